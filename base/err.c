@@ -1,0 +1,88 @@
+#include "err.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+int ntr_err_set(struct ntr_err *e, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!e)
+		return code;
+	e->code = code;
+	e->why[0] = e->todo[0] = '\0';
+	va_start(ap, fmt);
+	vsnprintf(e->what, sizeof e->what, fmt, ap);
+	va_end(ap);
+	return code;
+}
+
+int ntr_err_why(struct ntr_err *e, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!e)
+		return 0;
+	va_start(ap, fmt);
+	vsnprintf(e->why, sizeof e->why, fmt, ap);
+	va_end(ap);
+	return e->code;
+}
+
+int ntr_err_todo(struct ntr_err *e, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!e)
+		return 0;
+	va_start(ap, fmt);
+	vsnprintf(e->todo, sizeof e->todo, fmt, ap);
+	va_end(ap);
+	return e->code;
+}
+
+int ntr_err_full(struct ntr_err *e, int code, const char *what, const char *why, const char *todo)
+{
+	ntr_err_set(e, code, "%s", what);
+	if (why)
+		ntr_err_why(e, "%s", why);
+	if (todo)
+		ntr_err_todo(e, "%s", todo);
+	return code;
+}
+
+int ntr_err_default(struct ntr_err *e, int code, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!e || e->code)
+		return code;
+	e->code = code;
+	e->why[0] = e->todo[0] = '\0';
+	va_start(ap, fmt);
+	vsnprintf(e->what, sizeof e->what, fmt, ap);
+	va_end(ap);
+	return code;
+}
+
+const char *ntr_err_reason(const struct ntr_err *e)
+{
+	if (e->why[0])
+		return e->why;
+	return e->code ? strerror(-e->code) : "no error";
+}
+
+void ntr_err_format(const struct ntr_err *e, char *buf, size_t size)
+{
+	snprintf(buf, size, "%s: %s%s%s", e->what[0] ? e->what : "ntr", ntr_err_reason(e), e->todo[0] ? "; " : "",
+		e->todo);
+}
+
+void ntr_err_print(const struct ntr_err *e)
+{
+	char line[2048];
+
+	ntr_err_format(e, line, sizeof line);
+	fprintf(stderr, "ntr: %s\n", line);
+}
