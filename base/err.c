@@ -75,8 +75,8 @@ const char *ntr_err_reason(const struct ntr_err *e)
 
 void ntr_err_format(const struct ntr_err *e, char *buf, size_t size)
 {
-	snprintf(buf, size, "%s: %s%s%s", e->what[0] ? e->what : "ntr", ntr_err_reason(e), e->todo[0] ? "; " : "",
-		e->todo);
+	snprintf(buf, size, "%s: %s%s%s", e->what[0] ? e->what : "ntr", ntr_err_reason(e),
+	        e->todo[0] ? "; " : "", e->todo);
 }
 
 void ntr_err_print(const struct ntr_err *e)

@@ -1,8 +1,8 @@
 /* err: the one error object, and how an error becomes a sentence.
  *
- * Inside a module an error is a negative errno. At a module's border it also gets text, in three parts, so that
- * the edge can print `ntr: WHAT: WHY; WHAT TO DO` and a JSON reply can carry them apart. The object lives on the
- * caller's stack and never allocates: reporting "out of memory" must not need memory. */
+ * Inside a module an error is a negative errno. At a module's border it also gets text, in three parts, so
+ * that the edge can print `ntr: WHAT: WHY; WHAT TO DO` and a JSON reply can carry them apart. The object
+ * lives on the caller's stack and never allocates: reporting "out of memory" must not need memory. */
 #ifndef NTR_BASE_ERR_H
 #define NTR_BASE_ERR_H
 
@@ -18,7 +18,8 @@ struct ntr_err {
 	char todo[512]; /* what the reader can do; may be empty */
 };
 
-/* Begins an error: sets code and WHAT, clears WHY and TODO. Returns code. A NULL e is allowed in all calls. */
+/* Begins an error: sets code and WHAT, clears WHY and TODO. Returns code. A NULL e is allowed in all calls.
+ */
 int ntr_err_set(struct ntr_err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* Sets WHY / WHAT TO DO of an error begun before. Both return its code (0 when e is NULL). */
 int ntr_err_why(struct ntr_err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -27,7 +28,8 @@ int ntr_err_todo(struct ntr_err *e, const char *fmt, ...) __attribute__((format(
 /* All three at once, for the common case of plain texts: why and todo may be NULL. Returns code. */
 int ntr_err_full(struct ntr_err *e, int code, const char *what, const char *why, const char *todo);
 
-/* Sets the error only if none is set yet: a border adds its words without hiding a better message from below. */
+/* Sets the error only if none is set yet: a border adds its words without hiding a better message from below.
+ */
 int ntr_err_default(struct ntr_err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* WHY of the error: its own text, else the errno's. Never NULL. */

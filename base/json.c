@@ -19,8 +19,8 @@ static size_t utf8_len(const uint8_t *p, size_t n)
 	for (size_t i = 1; i < k; i++)
 		if ((p[i] & 0xC0) != 0x80)
 			return 0;
-	if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] >= 0xA0) || (p[0] == 0xF0 && p[1] < 0x90) ||
-		(p[0] == 0xF4 && p[1] >= 0x90))
+	if ((p[0] == 0xE0 && p[1] < 0xA0) || (p[0] == 0xED && p[1] >= 0xA0) ||
+	        (p[0] == 0xF0 && p[1] < 0x90) || (p[0] == 0xF4 && p[1] >= 0x90))
 		return 0;
 	return k;
 }
@@ -80,15 +80,18 @@ static int b64_decode(const char *s, size_t n, struct ntr_buf *out)
 	return out->err;
 }
 
-json_t *ntr_json_bytes(const void *p, size_t n)
+json_t *ntr_json_base64(const void *p, size_t n)
 {
 	ntr_auto(ntr_buf_done) struct ntr_buf b = {0};
 
-	if (utf8_valid(p, n))
-		return json_stringn(p, n);
 	if (b64_encode(p, n, &b))
 		return NULL;
-	return json_pack("{s:s%}", "base64", b.data, b.len);
+	return json_pack("{s:s%}", "base64", b.len ? (const char *)b.data : "", b.len);
+}
+
+json_t *ntr_json_bytes(const void *p, size_t n)
+{
+	return utf8_valid(p, n) ? json_stringn(p, n) : ntr_json_base64(p, n);
 }
 
 int ntr_json_get_bytes(const json_t *j, char **ret, size_t *ret_len)

@@ -1,6 +1,7 @@
 /* json: what ntr needs on top of jansson: names that are no UTF-8, texts that are no UTF-8, lenient getters.
  *
- * A file name, an argument, an environment value is bytes. In JSON it is a string where the bytes are UTF-8, else
+ * A file name, an argument, an environment value is bytes. In JSON it is a string where the bytes are UTF-8,
+ * else
  * {"base64": "…"}: lossless, and impossible to confuse with a real name (docs/protocol.md). */
 #ifndef NTR_BASE_JSON_H
 #define NTR_BASE_JSON_H
@@ -18,12 +19,15 @@ static inline void ntr_json_decrefp(json_t **j)
 
 /* Bytes (no NUL among them unless UTF-8 otherwise) to a new reference, or NULL when out of memory. */
 json_t *ntr_json_bytes(const void *p, size_t n);
+/* Always the base64 form: for bytes that as a string would be mostly escapes. A new reference, or NULL. */
+json_t *ntr_json_base64(const void *p, size_t n);
 /* The bytes of such a value, NUL-terminated, in fresh memory. 0, -EINVAL (neither form) or -ENOMEM. */
 int ntr_json_get_bytes(const json_t *j, char **ret, size_t *ret_len);
 /* Text for people: invalid UTF-8 becomes U+FFFD. A new reference, or NULL. */
 json_t *ntr_json_text(const void *p, size_t n);
 
-/* Members with defaults; a member of another type counts as absent. The string lives as long as the object. */
+/* Members with defaults; a member of another type counts as absent. The string lives as long as the object.
+ */
 const char *ntr_json_str(const json_t *o, const char *key, const char *def);
 int64_t ntr_json_int(const json_t *o, const char *key, int64_t def);
 bool ntr_json_bool(const json_t *o, const char *key, bool def);

@@ -1,4 +1,5 @@
-/* util: the small things every module needs: cleanup attributes, fixed-endian integers, clocks, exact reads. */
+/* util: the small things every module needs: cleanup attributes, fixed-endian integers, clocks, exact reads.
+ */
 #ifndef NTR_BASE_UTIL_H
 #define NTR_BASE_UTIL_H
 
@@ -28,11 +29,11 @@ static inline void ntr_closep(int *fd)
 #define ntr_auto(fn)  __attribute__((cleanup(fn)))
 
 /* Takes the value out of a variable with a cleanup attribute, so that the caller's caller owns it. */
-#define ntr_steal_ptr(p)                                                                                               \
-	({                                                                                                             \
-		__typeof__(p) ntr_stolen_ = (p);                                                                       \
-		(p) = NULL;                                                                                            \
-		ntr_stolen_;                                                                                           \
+#define ntr_steal_ptr(p)                         \
+	({                                       \
+		__typeof__(p) ntr_stolen_ = (p); \
+		(p) = NULL;                      \
+		ntr_stolen_;                     \
 	})
 
 static inline int ntr_steal_fd(int *fd)
@@ -43,17 +44,17 @@ static inline int ntr_steal_fd(int *fd)
 	return f;
 }
 
-#define NTR_MIN(a, b)                                                                                                  \
-	({                                                                                                             \
-		__typeof__(a) ntr_a_ = (a);                                                                            \
-		__typeof__(b) ntr_b_ = (b);                                                                            \
-		ntr_a_ < ntr_b_ ? ntr_a_ : ntr_b_;                                                                     \
+#define NTR_MIN(a, b)                              \
+	({                                         \
+		__typeof__(a) ntr_a_ = (a);        \
+		__typeof__(b) ntr_b_ = (b);        \
+		ntr_a_ < ntr_b_ ? ntr_a_ : ntr_b_; \
 	})
-#define NTR_MAX(a, b)                                                                                                  \
-	({                                                                                                             \
-		__typeof__(a) ntr_a_ = (a);                                                                            \
-		__typeof__(b) ntr_b_ = (b);                                                                            \
-		ntr_a_ > ntr_b_ ? ntr_a_ : ntr_b_;                                                                     \
+#define NTR_MAX(a, b)                              \
+	({                                         \
+		__typeof__(a) ntr_a_ = (a);        \
+		__typeof__(b) ntr_b_ = (b);        \
+		ntr_a_ > ntr_b_ ? ntr_a_ : ntr_b_; \
 	})
 #define NTR_COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -118,21 +119,22 @@ static inline uint16_t ntr_get_le16(const void *p)
 uint64_t ntr_mono_ns(void);
 uint64_t ntr_wall_ns(void);
 
-/* Write / read exactly n bytes, over short transfers and EINTR. 0, or negative errno; a read that meets the end of
- * file early is -ENODATA. The p variants take an offset. */
+/* Write / read exactly n bytes, over short transfers and EINTR. 0, or negative errno; a read that meets the
+ * end of file early is -ENODATA. The p variants take an offset. */
 int ntr_write_all(int fd, const void *buf, size_t n);
 int ntr_read_exact(int fd, void *buf, size_t n);
 int ntr_pread_exact(int fd, void *buf, size_t n, off_t off);
 
-/* Reads a whole small file (path relative to dirfd, at most max bytes) into a fresh, NUL-terminated buffer that the
- * caller frees. Returns 0 or negative errno (-EFBIG above max). */
+/* Reads a whole small file (path relative to dirfd, at most max bytes) into a fresh, NUL-terminated buffer
+ * that the caller frees. Returns 0 or negative errno (-EFBIG above max). */
 int ntr_read_file(int dirfd, const char *path, size_t max, char **ret_data, size_t *ret_len);
 
 /* mkdir -p with mode for the folders it makes. 0 or negative errno. */
 int ntr_mkdir_p(const char *path, mode_t mode);
 
-/* Removes a tree below dirfd/name without following symlinks or crossing mounts; folders without rights are given
- * them first. A missing name is success. Returns 0 or the first negative errno, having removed what it could. */
+/* Removes a tree below dirfd/name without following symlinks or crossing mounts; folders without rights are
+ * given them first. A missing name is success. Returns 0 or the first negative errno, having removed what it
+ * could. */
 int ntr_rm_rf(int dirfd, const char *name);
 
 /* n random bytes from the kernel (getrandom). 0 or negative errno. */

@@ -74,7 +74,8 @@ static ssize_t recv_some(int sock, void *buf, size_t n, int *fds, size_t *nfds)
 		struct cmsghdr align;
 	} ctl;
 	struct iovec iov = {.iov_base = buf, .iov_len = n};
-	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl};
+	struct msghdr mh = {
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl};
 	ssize_t k;
 
 	do

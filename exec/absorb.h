@@ -24,6 +24,8 @@ struct ntr_absorb_result {
 	bool racy;           /* some file changed while it was read; its inode carries NTR_INODE_RACY */
 	uint64_t entries;    /* upper entries looked at */
 	uint64_t bytes;      /* content read */
+	struct ntr_stats stats; /* paths created, modified, deleted against head (every path below a removed or new directory
+	                           counts; a directory whose entries or own times alone differ does not) */
 };
 
 /* Step 1, cheap: has anything changed since the last absorb (or, with an empty memo, is there anything at all)?
@@ -38,8 +40,5 @@ int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, 
 	struct ntr_absorb_result *ret, struct ntr_err *e);
 void ntr_absorb_accept(struct ntr_memo *m);
 void ntr_absorb_reject(struct ntr_memo *m);
-
-/* Lists paths of upper that differ from head, for `status` and `diff` of unabsorbed work: a txn that the caller aborts
- * does that; this only says whether a walk is needed. */
 
 #endif

@@ -1,9 +1,9 @@
 /* controller: the life of a call, and every operation on a session that must agree with a live one.
  *
- * One per daemon. It owns the store, the versions mount (made when the first session goes live), and the live sessions
- * (each with its supervisor, upper, memo). A session is single-writer: calls, commits, rollbacks queue on its lock in
- * order; reads use the head at once. All functions may be called from any thread. They return 0 or a negative errno
- * with text in e. Returned strings and arrays are the caller's to free. */
+ * One per daemon. It owns the store, the versions mount (made when the first session goes live), and the live
+ * sessions (each with its supervisor, upper, memo). A session is single-writer: calls, commits, rollbacks
+ * queue on its lock in order; reads use the head at once. All functions may be called from any thread. They
+ * return 0 or a negative errno with text in e. Returned strings and arrays are the caller's to free. */
 #ifndef NTR_EXEC_CONTROLLER_H
 #define NTR_EXEC_CONTROLLER_H
 
@@ -22,35 +22,37 @@ struct ntr_ctl_options {
 	unsigned fold_entries; /* 0: 150 */
 };
 
-/* Opens the store (making it), cleans up after a dead owner (mounts, processes, sockets' business is the server's), absorbs every
- * upper it finds into a commit {"tool":"recovered"}. */
+/* Opens the store (making it), cleans up after a dead owner (mounts, processes, sockets' business is the
+ * server's), absorbs every upper it finds into a commit {"tool":"recovered"}. */
 int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_ctl **ret, struct ntr_err *e);
 /* Stops every live session (their work is committed as "staged"), unmounts, closes. */
 void ntr_ctl_close(struct ntr_ctl *c);
 struct ntr_store *ntr_ctl_store(struct ntr_ctl *c);
 /* Live sessions + mounts + running calls: 0 means the daemon may go when idle. */
 unsigned ntr_ctl_busy(struct ntr_ctl *c);
-/* Housekeeping, called every 100 ms by the server: sync for relaxed durability, closing of idle sessions, folds. */
+/* Housekeeping, called every 100 ms by the server: sync for relaxed durability, closing of idle sessions,
+ * folds. */
 void ntr_ctl_tick(struct ntr_ctl *c);
 
-/* SESSION, SESSION@PREFIX, SESSION~N, or (session given) a bare PREFIX, "@PREFIX", "~N", "HEAD". session may be NULL.
- * Resolves to a commit, and the session it was named through (zeroed when by bare prefix of another). */
+/* SESSION, SESSION@PREFIX, SESSION~N, or (session given) a bare PREFIX, "@PREFIX", "~N", "HEAD". session may
+ * be NULL. Resolves to a commit, and the session it was named through (zeroed when by bare prefix of
+ * another). */
 int ntr_ctl_resolve(struct ntr_ctl *c, const char *session, const char *rev, struct ntr_commit *ret,
-	struct ntr_head *ret_head, struct ntr_err *e);
+        struct ntr_head *ret_head, struct ntr_err *e);
 
 struct ntr_call_spec {
-	char *const *argv;   /* argv, or … */
-	const char *script;  /* … a bash script of script_len bytes */
+	char *const *argv;  /* argv, or … */
+	const char *script; /* … a bash script of script_len bytes */
 	size_t script_len;
-	char *const *env;    /* the caller's environment, NAME=VALUE */
+	char *const *env;     /* the caller's environment, NAME=VALUE */
 	char *const *set_env; /* --env: for this call only; may be NULL */
-	const char *cwd;     /* for this call only; NULL: the sticky one */
-	double timeout_s;    /* 0: none */
+	const char *cwd;      /* for this call only; NULL: the sticky one */
+	double timeout_s;     /* 0: none */
 	bool no_commit;
-	int fds[3];          /* stdin, stdout, stderr; borrowed. capture: only fds[0] is used */
+	int fds[3]; /* stdin, stdout, stderr; borrowed. capture: only fds[0] is used */
 	bool capture;
-	size_t budget;       /* bytes kept per captured stream; 0: 16 MiB */
-	const char *tool;    /* "run" */
+	size_t budget;    /* bytes kept per captured stream; 0: 16 MiB */
+	const char *tool; /* "run" */
 };
 struct ntr_call_result {
 	int exit_code; /* as a shell: 128+N after a signal */
@@ -68,59 +70,68 @@ void ntr_call_result_done(struct ntr_call_result *r);
 struct ntr_call;
 struct ntr_call *ntr_call_new(void);
 void ntr_call_free(struct ntr_call *call);
-/* From another thread: forwards a signal to the call (before it has started: remembered; while it queues: SIGINT,
- * SIGTERM, SIGHUP take it out of the queue with -EINTR). */
+/* From another thread: forwards a signal to the call (before it has started: remembered; while it queues:
+ * SIGINT, SIGTERM, SIGHUP take it out of the queue with -EINTR). */
 void ntr_call_signal(struct ntr_call *call, int sig);
 
 /* Runs it, waits, absorbs, commits. The session is made when it does not exist. */
-int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_spec *spec, struct ntr_call *call,
-	struct ntr_call_result *ret, struct ntr_err *e);
+int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_spec *spec,
+        struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e);
 
-int ntr_ctl_new(struct ntr_ctl *c, const char *name, const struct ntr_session_options *o, struct ntr_head *ret,
-	struct ntr_err *e);
+int ntr_ctl_new(struct ntr_ctl *c, const char *name, const struct ntr_session_options *o,
+        struct ntr_head *ret, struct ntr_err *e);
 /* Absorbs and commits what is not committed (tool, message in desc); *ret->id == 0 when there was nothing. */
 int ntr_ctl_commit(struct ntr_ctl *c, const char *session, const char *tool, const char *message,
-	struct ntr_commit *ret, struct ntr_err *e);
+        struct ntr_commit *ret, struct ntr_err *e);
 /* Drops unabsorbed work; ends background processes. *ret_killed may be NULL. */
 int ntr_ctl_discard(struct ntr_ctl *c, const char *session, unsigned *ret_killed, struct ntr_err *e);
-/* Unabsorbed work against the head; d is empty when there is none. *ret_head_root for diff text of it: *ret_work_root is a
- * root that holds the work (nothing refers to it; valid until the daemon's end). */
+/* Unabsorbed work against the head; d is empty when there is none. *ret_head_root for diff text of it:
+ * *ret_work_root is a root that holds the work (nothing refers to it; valid until the daemon's end). */
 int ntr_ctl_work(struct ntr_ctl *c, const char *session, struct ntr_diff *ret, uint64_t *ret_head_root,
-	uint64_t *ret_work_root, struct ntr_err *e);
+        uint64_t *ret_work_root, struct ntr_err *e);
 struct ntr_rollback_result {
 	struct ntr_commit to;
 	char staged[NTR_COMMIT_HEX + 1]; /* commit that holds the unabsorbed work; "" none */
 	unsigned killed;
 };
-/* Unabsorbed work is committed first (tool staged) unless discard; then processes end, the head moves, the view is swapped.
- * rev NULL: steps back. force: a running call is ended, else waited for. */
-int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, uint64_t steps, bool discard, bool force,
-	struct ntr_rollback_result *ret, struct ntr_err *e);
-int ntr_ctl_fork(struct ntr_ctl *c, const char *source_rev, const char *name, struct ntr_head *ret, struct ntr_err *e);
-int ntr_ctl_remove(struct ntr_ctl *c, const char *name, bool discard, unsigned *ret_killed, struct ntr_err *e);
+/* Unabsorbed work is committed first (tool staged) unless discard; then processes end, the head moves, the
+ * view is swapped. rev NULL: steps back. force: a running call is ended, else waited for. */
+int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, uint64_t steps, bool discard,
+        bool force, struct ntr_rollback_result *ret, struct ntr_err *e);
+int ntr_ctl_fork(
+        struct ntr_ctl *c, const char *source_rev, const char *name, struct ntr_head *ret, struct ntr_err *e);
+int ntr_ctl_remove(
+        struct ntr_ctl *c, const char *name, bool discard, unsigned *ret_killed, struct ntr_err *e);
 int ntr_ctl_rename(struct ntr_ctl *c, const char *old, const char *new, struct ntr_err *e);
 /* Ends the processes of a session, commits its work as staged, takes its view down. all: session NULL. */
 int ntr_ctl_stop(struct ntr_ctl *c, const char *session, unsigned *ret_killed, struct ntr_err *e);
+/* Commits unabsorbed work as staged unless a call runs: what export and bundles begin with. */
+int ntr_ctl_stage(struct ntr_ctl *c, const char *session, struct ntr_err *e);
 int ntr_ctl_ps(struct ntr_ctl *c, const char *session, json_t **ret, struct ntr_err *e);
 /* Per session: live?, running call?, background processes, upper entries. */
 json_t *ntr_ctl_session_info(struct ntr_ctl *c, const struct ntr_head *h);
 /* Daemon-wide numbers for `daemon status`: transport, FUSE operation counts and times, memory, caches. */
 json_t *ntr_ctl_status(struct ntr_ctl *c);
 
-/* File access for ls, cat, get, put: on a live session inside the view, else in the tree (a put then is a commit of
- * its own, tool "put"). path: relative to the workspace or absolute below wsroot. */
-int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd, uint32_t mode, char commit[NTR_COMMIT_HEX + 1],
-	struct ntr_err *e);
+/* File access for ls, cat, get, put: on a live session inside the view, else in the tree (a put then is a
+ * commit of its own, tool "put"). path: relative to the workspace or absolute below wsroot. */
+int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd, uint32_t mode,
+        char commit[NTR_COMMIT_HEX + 1], struct ntr_err *e);
 /* Writes the file's content to fd. rev may name a commit; NULL: the session as it is now. */
-int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd, uint32_t *ret_mode,
-	struct ntr_err *e);
-/* [{"name":B,"type":"file|dir|symlink|fifo|socket|chr|blk","mode","size","mtime_ns","ino","target":B}] sorted by name */
-int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t **ret, struct ntr_err *e);
+int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,
+        uint32_t *ret_mode, struct ntr_err *e);
+/* [{"name":B,"type":"file|dir|symlink|fifo|socket|chr|blk","mode","size","mtime_ns","ino","target":B}] sorted
+ * by name */
+int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t **ret,
+        struct ntr_err *e);
 
-/* Mounts. Root gets a mount descriptor to attach (read-write: the view; a commit: its tree); an ordinary user passes an
- * open fuse descriptor that is served here. rev NULL: the live session, read-write. */
-int ntr_ctl_mount_fd(struct ntr_ctl *c, const char *session, const char *rev, int *ret_fd, struct ntr_err *e);
-int ntr_ctl_mount_serve(struct ntr_ctl *c, const char *session, const char *rev, int fuse_fd, const char *where,
-	struct ntr_err *e);
+/* Mounts. Root gets a mount descriptor to attach at `where` in the mount namespace of process peer
+ * (read-write: the view; with rev: that commit's tree); an ordinary user passes an open fuse descriptor,
+ * mounted at `where`, that is served from here on. rev NULL: the session, read-write; it goes live. A
+ * read-write mount keeps the session live; a rollback shows in it. */
+int ntr_ctl_mount_fd(struct ntr_ctl *c, const char *session, const char *rev, const char *where, pid_t peer,
+        int *ret_fd, struct ntr_err *e);
+int ntr_ctl_mount_serve(struct ntr_ctl *c, const char *session, const char *rev, const char *where,
+        int fuse_fd, struct ntr_err *e);
 
 #endif

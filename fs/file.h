@@ -11,7 +11,8 @@ int ntr_file_seek(const struct ntr_snap *s, const struct ntr_inode *in, uint64_t
 /* Replaces the whole content with that of fd (size bytes from offset 0): holes found with SEEK_DATA stay holes, whole
  * chunks of zeros inside data are stored as data; chunks equal to those of the content before are shared. Sets size, blocks, data_kind and
  * payload of *in and the EXTENT items, does not put the record. A file that shrinks while it is read: *ret_short is
- * set true and the missing tail reads as zeros. Files above 2^53 bytes: -EFBIG. */
+ * set true and the missing tail reads as zeros. Files above 2^53 bytes: -EFBIG. Moves fd's file offset. Here and
+ * below: after a failure the transaction holds half of the content and must be aborted. */
 int ntr_file_take_fd(struct ntr_txn *t, struct ntr_inode *in, int fd, uint64_t size, bool *ret_short);
 /* The same from memory. */
 int ntr_file_take_mem(struct ntr_txn *t, struct ntr_inode *in, const void *data, size_t n);
@@ -21,7 +22,7 @@ int ntr_file_sink_new(struct ntr_txn *t, struct ntr_inode *in, struct ntr_file_s
 int ntr_file_sink_write(struct ntr_file_sink *k, uint64_t off, const void *data, size_t n);
 int ntr_file_sink_end(struct ntr_file_sink *k, uint64_t size); /* frees k, sets *in's fields */
 void ntr_file_sink_abort(struct ntr_file_sink *k);
-/* Copies all content to fd at the same offsets, leaving holes holes where fd can seek, else writing zeros. */
+/* Makes fd's content that of the file: at the same offsets, leaving holes holes where fd can seek, else writing zeros. */
 int ntr_file_to_fd(const struct ntr_snap *s, const struct ntr_inode *in, int fd);
 
 #endif

@@ -1,11 +1,18 @@
 /* inode: records, directory entries, extended attributes, hard-link names and key-value items of a tree.
  *
  * Tree keys are BE64 inode | type | suffix (docs/store-format.md):
- *   1 INODE -> record            2 XATTR name -> value          3 DIRENT BE64 name hash, name -> inode, d_type
- *   4 EXTENT BE64 group -> ids   5 LINK BE64 parent, name -> "" 6 KV key -> value (inode NTR_INO_META only)
- * Every value begins with one flag byte: NTR_ITEM_CHUNKS says that the rest is a list of LE64 chunk ids (after a LE64
- * byte length for XATTR and KV), so that whoever looks for chunks finds them generically. This module keeps items; the rules that tie
- * several of them together (link counts, renames) are names.h's, content is file.h's. */
+ *
+ *     1 INODE                            -> record
+ *     2 XATTR   name                     -> value
+ *     3 DIRENT  BE64 name hash | name    -> d_type, inode
+ *     4 EXTENT  BE64 group               -> chunk ids, 0 for a hole
+ *     5 LINK    BE64 parent | name       -> ""
+ *     6 KV      key                      -> value (inode NTR_INO_META only)
+ *
+ * Every value begins with one flag byte: NTR_ITEM_CHUNKS says that the rest is a list of LE64 chunk ids (after a
+ * LE64 byte length for XATTR and KV; an INODE record goes on behind its one id), so that whoever looks for chunks
+ * finds them generically: ntr_item_chunks. This module keeps items; the rules that tie several of them together
+ * (link counts, renames) are names.h's, content is file.h's. */
 #ifndef NTR_FS_INODE_H
 #define NTR_FS_INODE_H
 
@@ -98,8 +105,14 @@ int ntr_link_del(struct ntr_txn *t, uint64_t ino, uint64_t parent, const char *n
 /* The first of them: 0 or -ENOENT. */
 int ntr_link_first(const struct ntr_snap *s, uint64_t ino, uint64_t *ret_parent, char name[256], size_t *ret_len);
 
+/* The chunk ids that an item names: *ret_ids points at *ret_n LE64 ids inside val (0: an EXTENT's hole); for any item
+ * of any type. 0 or -EUCLEAN. */
+int ntr_item_chunks(const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen, const uint8_t **ret_ids,
+	size_t *ret_n);
+
 /* Session state in the tree, under NTR_INO_META: "s:cwd", "s:umask", "s:seed", "e:NAME". Value in fresh memory, NUL
- * behind it. set with val NULL deletes. */
+ * behind it. set with val NULL deletes. "s:seed" (8 bytes or more; the first 8 seed the name hash; a tree without one
+ * hashes with 0) can be changed only in a transaction over the empty root, before any entry is made: else -EPERM. */
 int ntr_kvitem_get(const struct ntr_snap *s, const char *key, uint8_t **ret, size_t *ret_len);
 int ntr_kvitem_set(struct ntr_txn *t, const char *key, const void *val, size_t len);
 int ntr_kvitem_each(const struct ntr_snap *s, const char *prefix,

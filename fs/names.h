@@ -24,12 +24,17 @@ int ntr_name_link(struct ntr_txn *t, uint64_t ino, uint64_t dir, const char *nam
 int ntr_name_remove(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *now);
 /* Takes the entry away but keeps the object, for a move whose other half follows (its record still says the old name). */
 int ntr_name_detach(struct ntr_txn *t, uint64_t dir, const char *name, uint64_t *ret_ino);
-/* The other half: enters an existing, detached object. */
+/* The other half: enters an existing, detached object; nlink stays. The name becomes the record's own when that has no
+ * entry any more, else a LINK item. A directory may be attached while its old entry still stands in a directory that
+ * ntr_name_erase_tree with `keep` will take away. */
 int ntr_name_attach(struct ntr_txn *t, uint64_t dir, const char *name, uint64_t ino, const struct timespec *now);
-/* detach + attach; an existing target is removed first. A directory into its own subtree is -EINVAL. */
+/* rename(2): detach + attach; an existing target is removed first. A directory into its own subtree is -EINVAL; a
+ * directory over a file -ENOTDIR, a file over a directory -EISDIR, over a directory that holds something -ENOTEMPTY;
+ * two names of one file: nothing happens. */
 int ntr_name_rename(struct ntr_txn *t, uint64_t dir, const char *name, uint64_t ndir, const char *nname,
 	const struct timespec *now);
-/* Erases an object without names and all below it (a detached directory). keep, when not NULL, is asked for every
+/* Erases an object without names and all below it (a detached directory; of a detached file with other names only the
+ * lost name is counted off). keep, when not NULL, is asked for every
  * inode below: true leaves that object alone (it has been attached elsewhere). */
 int ntr_name_erase_tree(struct ntr_txn *t, uint64_t ino, bool (*keep)(void *user, uint64_t ino), void *user);
 

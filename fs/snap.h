@@ -5,7 +5,10 @@
  * changes in memory, sorted, and turns them into tree nodes at its end; beyond a limit it applies what it has to an
  * intermediate root in the store that nothing names yet (a big import does not live in memory).
  *
- * A snap of a plain root may be used from any thread; a transaction belongs to one thread at a time. */
+ * A snap of a plain root may be used from any thread; a transaction belongs to one thread at a time.
+ *
+ * The counters of inodes and bytes in heads and commits need no call: a transaction sees every INODE record that is
+ * put or deleted and counts by itself (inodes: INODE records, the root's too; bytes: sizes of regular files). */
 #ifndef NTR_FS_SNAP_H
 #define NTR_FS_SNAP_H
 

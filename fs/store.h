@@ -42,6 +42,8 @@ void ntr_store_close(struct ntr_store *s);
 
 const char *ntr_store_path(const struct ntr_store *s);
 int ntr_store_dirfd(const struct ntr_store *s); /* O_PATH of the store's directory */
+/* A number that no other opening of any store in this process has: the key of what is cached per store. */
+uint64_t ntr_store_serial(const struct ntr_store *s);
 void ntr_store_uuid(const struct ntr_store *s, char hex[33]);
 struct ntr_kv *ntr_store_kv(struct ntr_store *s);
 struct ntr_tree *ntr_store_tree(struct ntr_store *s);
@@ -93,7 +95,7 @@ int ntr_session_name_check(const char *name, struct ntr_err *e);
 
 /* Makes a session with an empty tree (a root inode owned by the owner, mode 0755, a fresh name-hash seed) and its init
  * commit {"tool":"init"}. txn != NULL: that transaction's content is the init commit's tree instead (an import).
- * -EEXIST when the name is taken. */
+ * -EEXIST when the name is taken. txn is consumed whatever the result. */
 struct ntr_txn;
 struct ntr_session_options {
 	const char *wsroot; /* NULL: /workspace */
@@ -109,7 +111,8 @@ int ntr_session_get(struct ntr_store *s, const char *name, struct ntr_head *ret,
 int ntr_session_by_id(struct ntr_store *s, uint64_t sid, struct ntr_head *ret, struct ntr_err *e);
 /* Every session, by name; fn's nonzero return stops. */
 int ntr_session_each(struct ntr_store *s, int (*fn)(void *user, const struct ntr_head *h), void *user);
-/* Fork: one copied record. The new session's head is commit `at` of the source's store; history goes on from it. */
+/* Fork: one copied record. The new session's head is commit `at` of the source's store; history goes on from it. Its
+ * record is synced by the next sync of anything (at the latest by ntr_session_set_upper, before its first process). */
 int ntr_session_fork(struct ntr_store *s, const struct ntr_head *src, const struct ntr_commit *at, const char *name,
 	struct ntr_head *ret, struct ntr_err *e);
 int ntr_session_rename(struct ntr_store *s, const char *old, const char *new, struct ntr_err *e);
@@ -127,8 +130,18 @@ int ntr_store_commit(struct ntr_store *s, struct ntr_head *h, struct ntr_txn *tx
 	const struct ntr_stats *st, struct ntr_commit *ret, struct ntr_err *e);
 
 /* Moves the head to an older (or any) commit of its history: H and an entry of the session's list that says so, so
- * that the abandoned head stays findable. */
+ * that the abandoned head stays findable. One write; upper, base_root and last_upper are written as they stand in *h,
+ * so that a rollback's fresh upper becomes true in the same instant as its head. */
 int ntr_session_move(struct ntr_store *s, struct ntr_head *h, const struct ntr_commit *to, struct ntr_err *e);
+
+/* The session's own list L, oldest first, from entry number `first` (1 is the first): every step its head took. */
+enum ntr_step { NTR_STEP_NEW = 1, NTR_STEP_COMMIT, NTR_STEP_MOVE, NTR_STEP_FORK };
+struct ntr_list_entry { /* record L */
+	uint64_t seq, commit, from, time_ns; /* from: the head before; 0: none */
+	enum ntr_step kind;
+};
+int ntr_session_list(struct ntr_store *s, uint64_t sid, uint64_t first,
+	int (*fn)(void *user, const struct ntr_list_entry *en), void *user);
 
 /* Commits. by_hex accepts a prefix of 4..40 hex digits: -ENOENT, or -ENOTUNIQ with the candidates in the text. */
 int ntr_commit_get(struct ntr_store *s, uint64_t id, struct ntr_commit *ret, struct ntr_err *e);

@@ -1,0 +1,181 @@
+/* run and signal. */
+#include "ntrd.h"
+
+#include "../base/util.h"
+#include "../exec/controller.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+enum { BUDGET_MAX = 16 << 20 };
+#define TIMEOUT_MAX 1e9
+
+/* Late: the call it meant has ended, else the watcher had taken it. */
+int ntrd_op_signal(struct ntrd_req *rq)
+{
+	rq->silent = true;
+	return 0;
+}
+
+static void read_command(struct ntrd_req *rq, struct ntr_call_spec *spec)
+{
+	spec->argv = ntrd_arg_strv(rq, "argv");
+	spec->script = ntrd_arg_blob(rq, "script", &spec->script_len);
+	if (rq->bad)
+		return;
+	if (!spec->argv == !spec->script)
+		ntrd_arg_bad(rq, "one of the members 'argv' and 'script' is needed");
+	else if (spec->argv && !spec->argv[0])
+		ntrd_arg_bad(rq, "the member 'argv' is empty");
+	else if (spec->script && memchr(spec->script, '\0', spec->script_len))
+		ntrd_arg_bad(rq, "the member 'script' holds a NUL, which bash cannot read");
+}
+
+static void read_environment(struct ntrd_req *rq, struct ntr_call_spec *spec)
+{
+	static char *const none[] = {NULL};
+
+	spec->env = ntrd_arg_strv(rq, "env");
+	spec->set_env = ntrd_arg_strv(rq, "set_env");
+	if (!spec->env)
+		spec->env = none;
+	for (char *const *p = spec->set_env; p && *p; p++)
+		if (**p == '=' || !strchr(*p, '='))
+			ntrd_arg_bad(rq, "'%.100s' in the member 'set_env' is no NAME=VALUE", *p);
+	spec->cwd = ntrd_arg_bytes(rq, "cwd", NTRD_OPTIONAL);
+}
+
+static void read_fds(struct ntrd_req *rq, struct ntr_call_spec *spec)
+{
+	size_t need = spec->capture ? 1 : 3;
+
+	if (rq->nfds != need)
+		ntrd_arg_bad(rq, "%zu descriptors came along, it takes %zu", rq->nfds, need);
+	for (size_t i = 0; i < 3; i++)
+		spec->fds[i] = i < rq->nfds ? rq->fds[i] : -1;
+}
+
+static int read_spec(struct ntrd_req *rq, struct ntr_call_spec *spec)
+{
+	*spec = (struct ntr_call_spec){.tool = "run"};
+	read_command(rq, spec);
+	read_environment(rq, spec);
+	spec->timeout_s = ntrd_arg_real(rq, "timeout", 1e-3, TIMEOUT_MAX, 0);
+	spec->no_commit = ntrd_arg_bool(rq, "no_commit");
+	spec->capture = ntrd_arg_bool(rq, "capture");
+	spec->budget = (size_t)ntrd_arg_int(rq, "budget", 1, BUDGET_MAX, 0);
+	read_fds(rq, spec);
+	return rq->bad;
+}
+
+static int set_result(
+        struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res)
+{
+	int r = ntrd_reply_row(
+	        rq, json_pack("{s:i,s:i,s:b,s:o,s:b,s:f,s:o,s:o,s:I,s:b,s:b}", "exit_code",
+	                    res->timed_out ? NTR_EXIT_TIMEOUT : res->exit_code, "signal", res->signal,
+	                    "timed_out", res->timed_out, "timeout",
+	                    spec->timeout_s > 0 ? json_real(spec->timeout_s) : json_null(), "truncated",
+	                    res->truncated, "duration", res->duration_s, "commit", ntrd_json_hex(res->commit),
+	                    "changes", ntrd_row_stats(&res->changes), "background",
+	                    (json_int_t)res->background, "cwd_gone", res->cwd_gone, "racy", res->racy));
+
+	if (!r && spec->capture)
+		r = ntrd_reply_set(rq, "stdout", ntrd_json_output(res->out.data, res->out.len));
+	if (!r && spec->capture)
+		r = ntrd_reply_set(rq, "stderr", ntrd_json_output(res->err.data, res->err.len));
+	return r;
+}
+
+static void forward(void *user, int sig)
+{
+	ntr_call_signal(user, sig);
+}
+
+static void call_freep(struct ntr_call **call)
+{
+	ntr_call_free(*call);
+}
+
+static int run_in(
+        struct ntrd_req *rq, const char *session, const struct ntr_call_spec *spec, struct ntr_call *call)
+{
+	ntr_auto(ntr_call_result_done) struct ntr_call_result res = {0};
+	int r = ntrd_event(rq, "started", json_object());
+
+	if (!r)
+		r = ntr_ctl_run(rq->ctl, session, spec, call, &res, rq->e);
+	return r ? r : set_result(rq, spec, &res);
+}
+
+/* A fork of the session (or nothing, where it does not exist yet) that lives as long as the call. */
+static int run_throwaway(
+        struct ntrd_req *rq, const char *session, struct ntr_call_spec *spec, struct ntr_call *call)
+{
+	struct ntr_err ignored = {0};
+	struct ntr_head h;
+	uint64_t rnd = 0;
+	char name[32], line[2048];
+	int r = ntr_random(&rnd, sizeof rnd);
+
+	if (r)
+		return r;
+	snprintf(name, sizeof name, "tmp-%016llx", (unsigned long long)rnd);
+	r = ntr_session_get(ntr_ctl_store(rq->ctl), session, &h, &ignored);
+	if (!r)
+		r = ntr_ctl_fork(rq->ctl, session, name, &h, rq->e);
+	else if (r == -ENOENT)
+		r = ntr_ctl_new(rq->ctl, name, &(struct ntr_session_options){0}, &h, rq->e);
+	if (r)
+		return r;
+	spec->no_commit = true;
+	r = run_in(rq, name, spec, call);
+	ignored.code = 0;
+	if (ntr_ctl_remove(rq->ctl, name, true, NULL, &ignored)) {
+		ntr_err_format(&ignored, line, sizeof line);
+		ntrd_log("throw-away session %s stays: %s", name, line);
+	}
+	return r;
+}
+
+static int watched(
+        struct ntrd_req *rq, const char *session, const char *inside, struct ntr_call *call, uint64_t *ret_id)
+{
+	struct ntrd_watch w = {.sock = ntrd_conn_sock(rq->conn),
+	        .signal = forward,
+	        .user = call,
+	        .session = session,
+	        .inside = inside};
+	int r = ntrd_watch_add(ntrd_server_watcher(rq->srv), &w, ret_id);
+
+	if (r != -EDEADLK)
+		return r;
+	ntr_err_set(rq->e, r, "run in session %s", session);
+	ntr_err_why(rq->e, "that session's call waits for the one this comes from: it would wait for itself");
+	return r;
+}
+
+int ntrd_op_run(struct ntrd_req *rq)
+{
+	const char *session = ntrd_arg_session(rq, "session", NTRD_REQUIRED);
+	const char *inside = ntrd_arg_bytes(rq, "inside", NTRD_OPTIONAL);
+	bool rm = ntrd_arg_bool(rq, "rm");
+	ntr_auto(call_freep) struct ntr_call *call = ntr_call_new();
+	struct ntr_call_spec spec;
+	uint64_t id;
+	int r = read_spec(rq, &spec);
+
+	if (r)
+		return r;
+	if (!call)
+		return -ENOMEM;
+	/* A throw-away fork waits for nobody: the head is taken as it is. */
+	r = rm ? 0 : ntrd_check_inside(rq, session);
+	if (!r)
+		r = watched(rq, rm ? "" : session, inside, call, &id);
+	if (r)
+		return r;
+	r = rm ? run_throwaway(rq, session, &spec, call) : run_in(rq, session, &spec, call);
+	ntrd_watch_remove(ntrd_server_watcher(rq->srv), id);
+	return r;
+}

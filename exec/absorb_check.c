@@ -1,0 +1,146 @@
+/* The cheap question: does upper differ from the memo? One statx per entry, nothing is allocated. Also what this shares
+ * with the walk: listing a directory, stat. */
+#include "absorb_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+
+enum { DENTS_SIZE = 32768 };
+
+int ntr_dents_each(int fd, ntr_dents_fn fn, void *user)
+{
+	_Alignas(struct dirent64) uint8_t buf[DENTS_SIZE];
+
+	if (lseek(fd, 0, SEEK_SET) < 0)
+		return -errno;
+	for (;;) {
+		long k = syscall(SYS_getdents64, fd, buf, sizeof buf);
+
+		if (k <= 0)
+			return k ? -errno : 0;
+		for (uint8_t *p = buf; p < buf + k;) {
+			const struct dirent64 *d = (const void *)p;
+			const char *s = d->d_name;
+			bool dots = s[0] == '.' && (!s[1] || (s[1] == '.' && !s[2]));
+			int r = dots ? 0 : fn(user, fd, s, strlen(s));
+
+			if (r)
+				return r;
+			p += d->d_reclen;
+		}
+	}
+}
+
+int ntr_statx_at(int fd, const char *name, struct statx *ret)
+{
+	const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
+
+	return statx(fd, name, flags | (*name ? 0 : AT_EMPTY_PATH), STATX_BASIC_STATS | STATX_BTIME, ret) ? -errno : 0;
+}
+
+static uint64_t nanoseconds(const struct statx_timestamp *t)
+{
+	return (uint64_t)t->tv_sec * 1000000000u + t->tv_nsec;
+}
+
+struct ntr_mstat ntr_mstat_of(const struct statx *sx)
+{
+	return (struct ntr_mstat){
+		.ino = sx->stx_ino,
+		.btime = sx->stx_mask & STATX_BTIME ? nanoseconds(&sx->stx_btime) : 0,
+		.ctime = nanoseconds(&sx->stx_ctime),
+		.mtime = nanoseconds(&sx->stx_mtime),
+		.size = S_ISDIR(sx->stx_mode) ? 0 : sx->stx_size,
+	};
+}
+
+bool ntr_is_whiteout(const struct statx *sx)
+{
+	return S_ISCHR(sx->stx_mode) && !sx->stx_rdev_major && !sx->stx_rdev_minor;
+}
+
+struct check {
+	struct ntr_memo *m;
+	struct ntr_mdir *d;
+	uint32_t i; /* the entry that is expected next */
+};
+
+/* A directory whose ctime moved: entries came and went (which its listing tells), or its attributes changed. */
+static int dir_attrs_changed(struct check *c, int fd, const char *name, struct ntr_mdir *d, const struct statx *sx)
+{
+	struct ntr_marks marks;
+	uint64_t hash;
+	int r;
+
+	if (sx->stx_mode != d->mode || sx->stx_uid != d->uid || sx->stx_gid != d->gid)
+		return 1;
+	r = ntr_marks_read(fd, name, c->m->userxattr, &marks);
+	if (r)
+		return r == -EACCES || r == -ENOENT ? 1 : r;
+	hash = ntr_marks_hash(&marks);
+	ntr_marks_done(&marks);
+	return hash != d->xhash;
+}
+
+static int check_entry(void *user, int fd, const char *name, size_t n)
+{
+	struct check *c = user;
+	const struct ntr_mentry *e = &c->d->v[c->i];
+	struct ntr_mstat st;
+	struct statx sx;
+
+	if (c->i >= c->d->n || e->name_len != n || memcmp(ntr_me_name(c->d, c->i), name, n))
+		return 1;
+	c->i++;
+	if (ntr_statx_at(fd, name, &sx))
+		return 1;
+	if (e->flags & NTR_ME_WHITEOUT && ntr_is_whiteout(&sx))
+		return 0;
+	st = ntr_mstat_of(&sx);
+	if (e->flags & NTR_ME_UNTRUSTED || !ntr_mstat_same_object(&e->st, &st))
+		return 1;
+	if (e->dir)
+		return st.ctime == e->dir->st.ctime ? 0 : dir_attrs_changed(c, fd, name, e->dir, &sx);
+	return !ntr_mstat_same(&e->st, &st);
+}
+
+/* Names come in the order of the last walk, or something was added or removed. */
+static int check_dir(struct check *c, struct ntr_dirs *dirs, struct ntr_mdir *d)
+{
+	int fd, r = ntr_dirs_get(dirs, d, &fd);
+
+	if (r)
+		return r == -ENOENT || r == -EACCES ? 1 : r;
+	c->d = d;
+	c->i = 0;
+	r = ntr_dents_each(fd, check_entry, c);
+	return r ? r : c->i != d->n;
+}
+
+static int check_root(struct check *c)
+{
+	struct ntr_mdir *root = c->m->cur->root;
+	struct statx sx;
+	int r = ntr_statx_at(c->m->fd, "", &sx);
+
+	if (r || ntr_mstat_of(&sx).ctime == root->st.ctime)
+		return r;
+	return dir_attrs_changed(c, c->m->fd, "", root, &sx);
+}
+
+int ntr_absorb_check(struct ntr_memo *m)
+{
+	struct check c = {.m = m};
+	struct ntr_dirs dirs;
+	int r = check_root(&c);
+
+	if (r)
+		return r;
+	ntr_dirs_init(&dirs, m->fd, m->cur->root);
+	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next)
+		r = check_dir(&c, &dirs, d);
+	ntr_dirs_done(&dirs);
+	return r;
+}

@@ -1,0 +1,464 @@
+#include "controller_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+
+enum { IDLE_CLOSE_S = 60 };
+
+/* ---- the sweeper: deletes uppers that are history, off everybody's path ---- */
+
+static void *sweeper(void *arg)
+{
+	struct ntr_ctl *c = arg;
+
+	pthread_mutex_lock(&c->m);
+	for (;;) {
+		while (!c->sweep && !c->stopping)
+			pthread_cond_wait(&c->sweep_cond, &c->m);
+		if (!c->sweep)
+			break;
+		c->sweep = false;
+		pthread_mutex_unlock(&c->m);
+		ntr_upper_sweep(c->store);
+		pthread_mutex_lock(&c->m);
+	}
+	pthread_mutex_unlock(&c->m);
+	return NULL;
+}
+
+void ntr_ctl_sweep(struct ntr_ctl *c)
+{
+	pthread_mutex_lock(&c->m);
+	c->sweep = true;
+	pthread_cond_signal(&c->sweep_cond);
+	pthread_mutex_unlock(&c->m);
+}
+
+/* ---- the table and the session's lock ---- */
+
+static struct ntr_sess *sess_new(struct ntr_ctl *c, uint64_t sid)
+{
+	struct ntr_sess *s = calloc(1, sizeof *s);
+
+	if (!s)
+		return NULL;
+	s->sid = sid;
+	s->ctl = c;
+	pthread_mutex_init(&s->m, NULL);
+	pthread_mutex_init(&s->call_m, NULL);
+	TAILQ_INIT(&s->waiters);
+	return s;
+}
+
+int ntr_ctl_sess(struct ntr_ctl *c, uint64_t sid, struct ntr_sess **ret)
+{
+	struct ntr_sess *s;
+
+	pthread_mutex_lock(&c->m);
+	HASH_FIND(hh, c->sessions, &sid, sizeof sid, s);
+	if (!s && (s = sess_new(c, sid)))
+		HASH_ADD(hh, c->sessions, sid, sizeof s->sid, s);
+	pthread_mutex_unlock(&c->m);
+	*ret = s;
+	return s ? 0 : -ENOMEM;
+}
+
+bool ntr_sess_try(struct ntr_sess *s)
+{
+	bool got;
+
+	pthread_mutex_lock(&s->m);
+	got = !s->held && TAILQ_EMPTY(&s->waiters);
+	if (got)
+		s->held = true;
+	pthread_mutex_unlock(&s->m);
+	return got;
+}
+
+static bool call_enqueue(struct ntr_call *call, struct ntr_sess *s, struct ntr_waiter *w)
+{
+	bool gone;
+
+	pthread_mutex_lock(&call->m);
+	gone = call->cancelled;
+	call->queue = gone ? NULL : s;
+	call->waiter = w;
+	pthread_mutex_unlock(&call->m);
+	return !gone;
+}
+
+int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
+{
+	struct ntr_waiter w = {.cancelled = false};
+	int r = 0;
+
+	pthread_cond_init(&w.cond, NULL);
+	pthread_mutex_lock(&s->m);
+	TAILQ_INSERT_TAIL(&s->waiters, &w, link);
+	pthread_mutex_unlock(&s->m);
+	/* Lock order is call before session: a signal takes call->m, then s->m. */
+	if (call && !call_enqueue(call, s, &w))
+		w.cancelled = true;
+	pthread_mutex_lock(&s->m);
+	while (!w.cancelled && (s->held || TAILQ_FIRST(&s->waiters) != &w))
+		pthread_cond_wait(&w.cond, &s->m);
+	TAILQ_REMOVE(&s->waiters, &w, link);
+	if (w.cancelled)
+		r = -EINTR;
+	else
+		s->held = true;
+	if (r && !s->held && !TAILQ_EMPTY(&s->waiters))
+		pthread_cond_signal(&TAILQ_FIRST(&s->waiters)->cond);
+	pthread_mutex_unlock(&s->m);
+	if (call) {
+		pthread_mutex_lock(&call->m);
+		call->queue = NULL;
+		call->waiter = NULL;
+		pthread_mutex_unlock(&call->m);
+	}
+	pthread_cond_destroy(&w.cond);
+	return r;
+}
+
+void ntr_sess_release(struct ntr_sess *s)
+{
+	pthread_mutex_lock(&s->m);
+	s->held = false;
+	if (!TAILQ_EMPTY(&s->waiters))
+		pthread_cond_signal(&TAILQ_FIRST(&s->waiters)->cond);
+	pthread_mutex_unlock(&s->m);
+}
+
+int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, struct ntr_sess **ret,
+        struct ntr_head *h, struct ntr_err *e)
+{
+	struct ntr_sess *s;
+	int r = ntr_session_get(c->store, name, h, e);
+
+	if (!r)
+		r = ntr_ctl_sess(c, h->sid, &s);
+	if (!r)
+		r = ntr_sess_hold(s, call);
+	if (r)
+		return ntr_err_default(e, r, "use session %s", name);
+	r = ntr_session_by_id(c->store, s->sid, h, e); /* it may have gone or moved while we waited */
+	if (r) {
+		ntr_sess_release(s);
+		return ntr_err_default(e, r, "use session %s", name);
+	}
+	*ret = s;
+	return 0;
+}
+
+/* ---- live sessions ---- */
+
+void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct ntr_live_options *ret)
+{
+	*ret = (struct ntr_live_options){
+	        .init_path = c->init_path, .versions_path = c->versions_path, .session = h->name};
+}
+
+int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e)
+{
+	struct ntr_versions_options o = {.uring = c->o.uring != 0, .sched_idle = 1, .fuse_fd = -1};
+	int r = 0;
+
+	pthread_mutex_lock(&c->m);
+	if (c->versions && !ntr_versions_alive(c->versions)) {
+		ntr_versions_stop(c->versions);
+		c->versions = NULL;
+	}
+	if (!c->versions) {
+		if (mkdir(c->versions_path, 0700) && errno != EEXIST)
+			r = ntr_err_set(e, -errno, "make %s", c->versions_path);
+		if (!r)
+			r = ntr_versions_start(c->store, c->versions_path, &o, &c->versions, e);
+	}
+	pthread_mutex_unlock(&c->m);
+	return r;
+}
+
+int ntr_sess_recover(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
+{
+	struct ntr_commit done = {0};
+	int r;
+
+	ntr_sess_unlive(s);
+	if (!h->upper)
+		return 0;
+	r = ntr_ctl_absorb_dead(s->ctl, h, "recovered", &done, e);
+	ntr_commit_done(&done);
+	if (r)
+		return r;
+	ntr_ctl_sweep(s->ctl);
+	return 0;
+}
+
+int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
+{
+	struct ntr_live_options o;
+	struct ntr_live *l;
+	int r = 0;
+
+	if (s->live && !ntr_initlink_dead(s->live->link, true)) {
+		s->live->used_ns = ntr_mono_ns();
+		return 0;
+	}
+	if (s->live || h->upper)
+		r = ntr_sess_recover(s, h, e);
+	if (!r)
+		r = ntr_ctl_versions(s->ctl, e);
+	if (r)
+		return r;
+	ntr_ctl_live_options(s->ctl, h, &o);
+	r = ntr_live_start(s->ctl->store, h, &o, &l, e);
+	if (!r)
+		__atomic_store_n(&s->live, l, __ATOMIC_RELEASE);
+	return r;
+}
+
+void ntr_sess_unlive(struct ntr_sess *s)
+{
+	struct ntr_live *l = s->live;
+
+	pthread_mutex_lock(&s->call_m);
+	__atomic_store_n(&s->live, NULL, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&s->call_m);
+	ntr_live_end(l);
+	ntr_live_free(l);
+}
+
+int ntr_sess_state(struct ntr_sess *s, const struct ntr_head *h, struct ntr_err *e)
+{
+	struct ntr_snap snap = ntr_snap_root(s->ctl->store, h->root);
+	int r = 0;
+
+	if (!s->state)
+		r = ntr_state_load(&snap, h->wsroot, &s->state);
+	return r ? ntr_err_default(e, r, "read the state of session %s", h->name) : 0;
+}
+
+/* ---- opening and closing ---- */
+
+static int recover_one(void *user, const struct ntr_head *head)
+{
+	struct ntr_ctl *c = user;
+	struct ntr_commit done = {0};
+	struct ntr_head h = *head;
+	struct ntr_err e = {0};
+	char line[2048];
+
+	if (!h.upper)
+		return 0;
+	ntr_upper_end_leftovers(c->store, h.sid, h.upper);
+	if (ntr_ctl_absorb_dead(c, &h, "recovered", &done, &e)) {
+		/* Its upper stays and is tried again at the session's next use, which then tells the user. */
+		ntr_err_format(&e, line, sizeof line);
+		fprintf(stderr, "ntrd: recover session %s: %s\n", h.name, line);
+	} else if (done.id) {
+		fprintf(stderr, "ntrd: session %s: unfinished work recovered as commit %.12s\n", h.name,
+		        done.hex);
+	}
+	ntr_commit_done(&done);
+	return 0;
+}
+
+/* An upper that no record names any more is history (its fold or stop was cut short after the record was
+ * written). */
+static int trash_orphan(void *user, uint64_t sid, uint64_t n)
+{
+	struct ntr_ctl *c = user;
+	struct ntr_head h;
+
+	if (!ntr_session_by_id(c->store, sid, &h, NULL) && h.upper == n)
+		return 0;
+	ntr_upper_end_leftovers(c->store, sid, n);
+	ntr_upper_trash(c->store, sid, n);
+	return 0;
+}
+
+static int detach_dead_mount(struct ntr_ctl *c, struct ntr_err *e)
+{
+	for (int i = 0; i < 16 && ntr_mount_is_dead(c->versions_path); i++) {
+		int r = ntr_mount_detach(c->versions_path);
+
+		if (r) {
+			ntr_err_set(e, r, "unmount what a dead daemon left at %s", c->versions_path);
+			return ntr_err_todo(e, "run `fusermount3 -u -z %s`, or as root `umount -l %s`",
+			        c->versions_path, c->versions_path);
+		}
+	}
+	return 0;
+}
+
+int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_ctl **ret, struct ntr_err *e)
+{
+	struct ntr_store_options so = {.create = true, .cache_bytes = o->cache_bytes};
+	struct ntr_ctl *c = calloc(1, sizeof *c);
+	int r;
+
+	if (!c)
+		return ntr_err_set(e, -ENOMEM, "open the store %s", store);
+	c->o = *o;
+	if (!c->o.fold_entries)
+		c->o.fold_entries = 150;
+	pthread_mutex_init(&c->m, NULL);
+	pthread_cond_init(&c->sweep_cond, NULL);
+	c->started_ns = ntr_mono_ns();
+	r = ntr_store_open(store, &so, &c->store, e);
+	if (!r) {
+		c->init_path = strdup(o->init_path);
+		c->versions_path = ntr_sprintf("%s/versions", ntr_store_path(c->store));
+		if (!c->init_path || !c->versions_path)
+			r = ntr_err_set(e, -ENOMEM, "open the store %s", store);
+	}
+	if (!r)
+		r = detach_dead_mount(c, e);
+	if (!r) {
+		ntr_session_each(c->store, recover_one, c);
+		ntr_upper_each(c->store, trash_orphan, c);
+		c->sweeper_on = !pthread_create(&c->sweeper, NULL, sweeper, c);
+		ntr_ctl_sweep(c);
+		*ret = c;
+		return 0;
+	}
+	ntr_ctl_close(c);
+	return r;
+}
+
+static void close_session(struct ntr_sess *s)
+{
+	struct ntr_commit done = {0};
+	struct ntr_head h;
+	struct ntr_err e = {0};
+	char line[2048];
+
+	if (ntr_sess_hold(s, NULL))
+		return;
+	if (s->live && !ntr_session_by_id(s->ctl->store, s->sid, &h, &e))
+		ntr_sess_close(s, &h, false, NULL, &done, &e);
+	if (e.code) {
+		ntr_err_format(&e, line, sizeof line);
+		fprintf(stderr, "ntrd: close a session: %s\n",
+		        line); /* its upper stays: recovered at the next start */
+	}
+	ntr_commit_done(&done);
+	ntr_sess_unlive(s);
+	ntr_sess_release(s);
+}
+
+void ntr_ctl_close(struct ntr_ctl *c)
+{
+	struct ntr_sess *s, *next;
+
+	if (!c)
+		return;
+	HASH_ITER (hh, c->sessions, s, next)
+		close_session(s);
+	if (c->sweeper_on) {
+		pthread_mutex_lock(&c->m);
+		c->stopping = true;
+		pthread_cond_signal(&c->sweep_cond);
+		pthread_mutex_unlock(&c->m);
+		pthread_join(c->sweeper, NULL);
+	}
+	ntr_ctl_served_end(c, false);
+	if (c->versions)
+		ntr_versions_stop(c->versions);
+	HASH_ITER (hh, c->sessions, s, next) {
+		HASH_DEL(c->sessions, s);
+		ntr_state_free(s->state);
+		pthread_mutex_destroy(&s->m);
+		pthread_mutex_destroy(&s->call_m);
+		free(s);
+	}
+	if (c->store)
+		ntr_store_close(c->store);
+	free(c->init_path);
+	free(c->versions_path);
+	pthread_cond_destroy(&c->sweep_cond);
+	pthread_mutex_destroy(&c->m);
+	free(c);
+}
+
+struct ntr_store *ntr_ctl_store(struct ntr_ctl *c)
+{
+	return c->store;
+}
+
+unsigned ntr_ctl_busy(struct ntr_ctl *c)
+{
+	struct ntr_sess *s, *next;
+	unsigned n;
+
+	pthread_mutex_lock(&c->m);
+	n = __atomic_load_n(&c->running, __ATOMIC_RELAXED) + (c->served != NULL);
+	HASH_ITER (hh, c->sessions, s, next)
+		n += ntr_sess_is_live(s);
+	pthread_mutex_unlock(&c->m);
+	return n;
+}
+
+/* ---- housekeeping ---- */
+
+static void fold_now(struct ntr_sess *s, struct ntr_head *h, uint64_t now)
+{
+	struct ntr_live_options o;
+	struct ntr_err e = {0};
+
+	/* What no commit has must stay in this upper; a process in the view blocks folding by itself
+	 * (-EBUSY). */
+	if (s->live->background || ntr_sess_binds(s) || s->live->dirty ||
+	        ntr_absorb_check(s->live->memo) != 0)
+		return;
+	ntr_ctl_live_options(s->ctl, h, &o);
+	if (ntr_live_fold(s->live, h, &o, &e)) {
+		s->fold_retry_ns = now + 2000000000u;
+		return;
+	}
+	s->fold_due = false;
+	ntr_ctl_sweep(s->ctl);
+}
+
+static void tick_session(struct ntr_sess *s, uint64_t now)
+{
+	struct ntr_commit done = {0};
+	struct ntr_head h;
+
+	if (!ntr_sess_try(s))
+		return;
+	if (s->live && !ntr_session_by_id(s->ctl->store, s->sid, &h, NULL)) {
+		uint64_t idle = now - NTR_MIN(now, s->live->used_ns);
+
+		if (ntr_initlink_dead(s->live->link, true))
+			ntr_sess_recover(s, &h, NULL);
+		else if (s->fold_due && now >= s->fold_retry_ns)
+			fold_now(s, &h, now);
+		else if (idle > IDLE_CLOSE_S * 1000000000ull && !s->live->background && !ntr_sess_binds(s))
+			ntr_sess_close(s, &h, false, NULL, &done, NULL);
+	}
+	ntr_commit_done(&done);
+	ntr_sess_release(s);
+}
+
+void ntr_ctl_tick(struct ntr_ctl *c)
+{
+	struct ntr_sess *s, *next, **v = NULL;
+	uint64_t now = ntr_mono_ns();
+	size_t n = 0;
+
+	ntr_store_sync(c->store, NULL);
+	ntr_ctl_served_end(c, true);
+	pthread_mutex_lock(&c->m);
+	v = calloc(HASH_COUNT(c->sessions) + 1, sizeof *v);
+	HASH_ITER (hh, c->sessions, s, next)
+		if (v && ntr_sess_is_live(s))
+			v[n++] = s; /* entries are never freed while the controller is open */
+	pthread_mutex_unlock(&c->m);
+	for (size_t i = 0; v && i < n; i++)
+		tick_session(v[i], now);
+	free(v);
+}

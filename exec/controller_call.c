@@ -1,0 +1,371 @@
+/* The life of one call: hold the session, make it live, run, wait, limit, commit. */
+#include "controller_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+
+enum { CAPTURE_DEFAULT = 16 << 20, KILL_GRACE_MS = 2000 };
+
+struct ntr_call *ntr_call_new(void)
+{
+	struct ntr_call *call = calloc(1, sizeof *call);
+
+	if (call)
+		pthread_mutex_init(&call->m, NULL);
+	return call;
+}
+
+void ntr_call_free(struct ntr_call *call)
+{
+	if (!call)
+		return;
+	pthread_mutex_destroy(&call->m);
+	free(call);
+}
+
+static void send_signal(struct ntr_call *call, int sig)
+{
+	/* SIGKILL is for the whole tree of the call, everything else for its process group as from a
+	 * terminal. */
+	json_t *msg = sig == SIGKILL ? json_pack("{s:s,s:I,s:i}", "op", "kill", "call", (json_int_t)call->req,
+	                                       "grace_ms", 0)
+	                             : json_pack("{s:s,s:I,s:i}", "op", "signal", "call",
+	                                       (json_int_t)call->req, "sig", sig);
+	struct ntr_initreq rq;
+
+	/* The answer is of no interest, and whoever waits for the call reads it. */
+	if (!ntr_initlink_send(call->link, &rq, msg, NULL, 0))
+		ntr_initlink_finish(call->link, &rq);
+}
+
+void ntr_call_signal(struct ntr_call *call, int sig)
+{
+	bool ends = sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGKILL || sig == SIGQUIT;
+
+	pthread_mutex_lock(&call->m);
+	if (call->link) {
+		send_signal(call, sig);
+	} else if (ends && !call->cancelled) {
+		call->cancelled = true;
+		if (call->queue) {
+			pthread_mutex_lock(&call->queue->m);
+			call->waiter->cancelled = true;
+			pthread_cond_signal(&call->waiter->cond);
+			pthread_mutex_unlock(&call->queue->m);
+		}
+	} else if (!call->cancelled && call->npending < (int)NTR_COUNT(call->pending)) {
+		call->pending[call->npending++] = sig;
+	}
+	pthread_mutex_unlock(&call->m);
+}
+
+void ntr_call_result_done(struct ntr_call_result *r)
+{
+	ntr_buf_done(&r->out);
+	ntr_buf_done(&r->err);
+}
+
+/* ---- capture: two pipes, drained by a thread with a budget ---- */
+
+struct capture {
+	int rd[2], wr[2]; /* stdout, stderr */
+	int stop[2];
+	size_t budget;
+	struct ntr_call_result *res;
+	pthread_t thread;
+	bool on;
+};
+
+static void take(struct ntr_buf *b, const char *p, size_t n, size_t budget, bool *truncated)
+{
+	size_t room = budget > b->len ? budget - b->len : 0;
+
+	if (n > room)
+		*truncated = true;
+	if (ntr_buf_add(b, p, NTR_MIN(n, room)))
+		*truncated = true;
+}
+
+static bool drain(struct capture *c, int i, char *tmp, size_t size)
+{
+	ssize_t k = read(c->rd[i], tmp, size);
+
+	if (k > 0)
+		take(i ? &c->res->err : &c->res->out, tmp, (size_t)k, c->budget, &c->res->truncated);
+	return k > 0;
+}
+
+/* The call ends when its main process does: then what is in the pipes is taken, and no end of file is waited
+ * for (a background process may hold the other end for ever). */
+static void *capture_main(void *arg)
+{
+	struct capture *c = arg;
+	struct pollfd p[3] = {{c->rd[0], POLLIN, 0}, {c->rd[1], POLLIN, 0}, {c->stop[0], POLLIN, 0}};
+	ntr_autofree char *tmp = malloc(65536);
+
+	while (tmp && !(p[2].revents & (POLLIN | POLLHUP))) {
+		if (poll(p, 3, -1) < 0 && errno != EINTR)
+			break;
+		for (int i = 0; i < 2; i++)
+			if (p[i].revents && !drain(c, i, tmp, 65536) && errno != EAGAIN)
+				p[i].fd = -1;
+	}
+	for (int i = 0; tmp && i < 2; i++)
+		while (drain(c, i, tmp, 65536))
+			;
+	return NULL;
+}
+
+static void capture_close(struct capture *c)
+{
+	int *all[] = {&c->rd[0], &c->rd[1], &c->wr[0], &c->wr[1], &c->stop[0], &c->stop[1]};
+
+	for (size_t i = 0; i < NTR_COUNT(all); i++) {
+		ntr_closep(all[i]);
+		*all[i] = -1;
+	}
+}
+
+static int capture_start(struct capture *c, struct ntr_call_result *res, size_t budget)
+{
+	int p[2];
+
+	*c = (struct capture){.rd = {-1, -1}, .wr = {-1, -1}, .stop = {-1, -1}, .budget = budget, .res = res};
+	for (int i = 0; i < 2; i++) {
+		if (pipe2(p, O_CLOEXEC))
+			return -errno;
+		c->rd[i] = p[0];
+		c->wr[i] = p[1];
+		fcntl(p[0], F_SETFL, O_NONBLOCK);
+	}
+	if (pipe2(c->stop, O_CLOEXEC))
+		return -errno;
+	c->on = !pthread_create(&c->thread, NULL, capture_main, c);
+	return c->on ? 0 : -EAGAIN;
+}
+
+static void capture_end(struct capture *c)
+{
+	if (c->on) {
+		ntr_closep(&c->stop[1]);
+		c->stop[1] = -1;
+		pthread_join(c->thread, NULL);
+		c->on = false;
+	}
+	capture_close(c);
+}
+
+/* ---- the run itself ---- */
+
+static json_t *call_msg(
+        const struct ntr_call_spec *spec, const struct ntr_state *st, const char *wsroot, char **env)
+{
+	const char *cwd = spec->cwd ? spec->cwd : st->cwd;
+	json_t *m = json_pack("{s:s,s:o,s:i,s:o}", "op", "call", "env", ntr_json_strv(env), "umask",
+	        (int)st->umask, "cwd", ntr_json_bytes(cwd, strlen(cwd)));
+
+	(void)wsroot;
+	if (m && spec->script)
+		json_object_set_new(m, "script", ntr_json_bytes(spec->script, spec->script_len));
+	else if (m)
+		json_object_set_new(m, "argv", ntr_json_strv(spec->argv));
+	return m;
+}
+
+static void call_attach(struct ntr_call *call, struct ntr_initlink *link, uint64_t req)
+{
+	pthread_mutex_lock(&call->m);
+	call->link = link;
+	call->req = req;
+	if (link && call->cancelled)
+		send_signal(call, SIGTERM);
+	for (int i = 0; link && i < call->npending; i++)
+		send_signal(call, call->pending[i]);
+	call->npending = 0;
+	pthread_mutex_unlock(&call->m);
+}
+
+/* Waits for the call's end, killing its tree when the limit runs out. *ret is the final reply. */
+static int await_end(
+        struct ntr_live *l, struct ntr_initreq *rq, double timeout_s, bool *ret_timed_out, json_t **ret)
+{
+	uint64_t deadline = timeout_s > 0 ? ntr_mono_ns() + (uint64_t)(timeout_s * 1e9) : 0;
+	int fds[NTR_WIRE_FDS], r;
+	size_t n = 0;
+
+	for (;;) {
+		json_t *m = NULL;
+
+		r = ntr_initlink_wait(l->link, rq, deadline, &m, fds, &n);
+		if (r == -ETIMEDOUT) {
+			*ret_timed_out = true;
+			deadline = 0;
+			r = ntr_live_kill(l, rq->req, 0, NULL, NULL);
+			if (r)
+				return r;
+			continue;
+		}
+		if (r)
+			return r;
+		ntr_wire_close_fds(fds, n);
+		if (json_object_get(m, "code") || json_object_get(m, "error")) {
+			*ret = m;
+			return 0;
+		}
+		json_decref(m);
+	}
+}
+
+static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct ntr_call *call, char **env,
+        const char *wsroot, const int fds[3], struct ntr_call_result *ret, json_t **ret_reply,
+        struct ntr_err *e)
+{
+	struct ntr_initreq rq;
+	int r = ntr_initlink_send(s->live->link, &rq, call_msg(spec, s->state, wsroot, env), fds, 3);
+
+	if (!r) {
+		call_attach(call, s->live->link, rq.req);
+		r = await_end(s->live, &rq, spec->timeout_s, &ret->timed_out, ret_reply);
+		call_attach(call, NULL, 0);
+		ntr_initlink_finish(s->live->link, &rq);
+	}
+	if (r == -EPIPE) {
+		ntr_err_set(e, -EPIPE, "run the command");
+		ntr_err_why(e, "the session's supervisor ended unexpectedly");
+		return ntr_err_todo(
+		        e, "what the command had written is kept: see it with `ntr log`; then run it again");
+	}
+	if (!r)
+		r = ntr_initlink_error(*ret_reply, e);
+	return r ? ntr_err_default(e, r, "run the command") : 0;
+}
+
+static void read_reply(const json_t *m, struct ntr_call_result *ret)
+{
+	ret->exit_code = (int)ntr_json_int(m, "code", 125);
+	ret->signal = (int)ntr_json_int(m, "signal", 0);
+	ret->cwd_gone = ntr_json_bool(m, "cwd_gone", false);
+	ret->background = (unsigned)ntr_json_int(m, "background", 0);
+}
+
+static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
+        struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
+{
+	ntr_autojson json_t *reply = NULL;
+	struct capture cap = {.on = false, .rd = {-1, -1}, .wr = {-1, -1}, .stop = {-1, -1}};
+	int fds[3] = {spec->fds[0], spec->fds[1], spec->fds[2]};
+	uint64_t began = ntr_mono_ns();
+	char **env = NULL;
+	int r;
+
+	r = ntr_state_env(s->state, spec->env, spec->set_env, h->name, h->wsroot, &env);
+	if (!r && spec->capture) {
+		r = capture_start(&cap, ret, spec->budget ? spec->budget : CAPTURE_DEFAULT);
+		fds[1] = cap.wr[0];
+		fds[2] = cap.wr[1];
+	}
+	if (!r)
+		r = exchange(s, spec, call, env, h->wsroot, fds, ret, &reply, e);
+	capture_end(&cap);
+	ret->duration_s = (double)(ntr_mono_ns() - began) / 1e9;
+	if (!r) {
+		read_reply(reply, ret);
+		s->live->background = ret->background;
+		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env);
+	}
+	ntr_strv_free(env);
+	return r ? ntr_err_default(e, r, "run the command") : 0;
+}
+
+static json_t *describe(const struct ntr_call_spec *spec, const struct ntr_call_result *res)
+{
+	json_t *d = json_pack("{s:s,s:i,s:f}", "tool", spec->tool ? spec->tool : "run", "exit_code",
+	        res->timed_out ? NTR_EXIT_TIMEOUT : res->exit_code, "duration", res->duration_s);
+
+	if (d && spec->script)
+		json_object_set_new(d, "script", ntr_json_bytes(spec->script, spec->script_len));
+	else if (d)
+		json_object_set_new(d, "argv", ntr_json_strv(spec->argv));
+	if (d && spec->capture)
+		json_object_set_new(d, "bytes_out", json_integer((json_int_t)(res->out.len + res->err.len)));
+	if (d && res->timed_out)
+		json_object_set_new(d, "timed_out", json_true());
+	return d;
+}
+
+static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
+        struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
+{
+	struct ntr_commit done = {0};
+	int r = ntr_sess_live(s, h, e);
+
+	if (!r)
+		r = ntr_sess_state(s, h, e);
+	if (!r)
+		r = run_in_view(s, h, spec, call, ret, e);
+	if (r == -EPIPE) {
+		ntr_sess_recover(s, h, NULL);
+		return r;
+	}
+	if (r)
+		return r;
+	if (spec->no_commit) {
+		s->live->dirty = true;
+		return 0;
+	}
+	r = ntr_sess_commit(s, h, describe(spec, ret), &done, &ret->racy, e);
+	if (!r && done.id) {
+		memcpy(ret->commit, done.hex, sizeof ret->commit);
+		ret->changes = done.stats;
+	}
+	ntr_commit_done(&done);
+	s->live->used_ns = ntr_mono_ns();
+	if (r)
+		ntr_err_default(e, r, "commit what the command changed");
+	return r;
+}
+
+/* The session a call names is made when it does not exist: the first `ntr run` needs nothing before it. */
+static int find_or_make(struct ntr_ctl *c, const char *name, struct ntr_err *e)
+{
+	struct ntr_session_options o = {0};
+	struct ntr_head h;
+	int r = ntr_session_get(c->store, name, &h, NULL);
+
+	if (r != -ENOENT)
+		return 0; /* errors show when it is taken */
+	r = ntr_session_new(c->store, name, &o, NULL, &h, e);
+	return r == -EEXIST ? 0 : r;
+}
+
+int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_spec *spec,
+        struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
+{
+	struct ntr_sess *s;
+	struct ntr_head h;
+	int r = find_or_make(c, session, e);
+
+	*ret = (struct ntr_call_result){0};
+	if (r)
+		return r;
+	__atomic_add_fetch(&c->running, 1, __ATOMIC_RELAXED);
+	r = ntr_ctl_hold(c, session, call, &s, &h, e);
+	if (!r) {
+		pthread_mutex_lock(&s->call_m);
+		s->call = call;
+		pthread_mutex_unlock(&s->call_m);
+		r = run_held(s, &h, spec, call, ret, e);
+		pthread_mutex_lock(&s->call_m);
+		s->call = NULL;
+		pthread_mutex_unlock(&s->call_m);
+		ntr_sess_release(s);
+	} else if (r == -EINTR) {
+		ntr_err_set(e, r, "run the command");
+		ntr_err_why(e, "interrupted while waiting for an earlier call of session %s", session);
+	}
+	__atomic_sub_fetch(&c->running, 1, __ATOMIC_RELAXED);
+	return r;
+}

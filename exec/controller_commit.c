@@ -1,0 +1,210 @@
+/* Absorb and commit: how what a session's processes wrote becomes one commit. */
+#include "controller_impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+
+enum { FOLD_BYTES = 256 << 20 };
+
+/* 1: something may be worth a commit, 0: nothing, or negative errno. */
+static int anything_new(struct ntr_sess *s, struct ntr_err *e)
+{
+	int r;
+
+	if (s->state && s->state->dirty)
+		return 1;
+	if (!s->live)
+		return 0;
+	if (s->live->background && (r = ntr_live_writeback(s->live, e)))
+		return r;
+	r = ntr_absorb_check(s->live->memo);
+	return r < 0 ? ntr_err_default(e, r, "look for changes") : r;
+}
+
+/* Fills txn from upper and state. The session's processes stand still while upper is read, so that the commit
+ * is one point in time. */
+static int collect(struct ntr_sess *s, struct ntr_txn *txn, struct ntr_absorb_result *res, struct ntr_err *e)
+{
+	bool frozen = false;
+	int r = 0;
+
+	if (s->live && s->live->background) {
+		r = ntr_live_freeze(s->live, e);
+		frozen = !r;
+	}
+	if (!r && s->live)
+		r = ntr_absorb_run(s->live->memo, txn, s->live->upper.base_root, false, res, e);
+	if (frozen)
+		ntr_live_thaw(s->live);
+	if (!r && s->state)
+		r = ntr_state_store(s->state, txn);
+	return r ? ntr_err_default(e, r, "absorb the session's changes") : 0;
+}
+
+static int commit_txn(struct ntr_sess *s, struct ntr_head *h, struct ntr_txn *txn, json_t *desc,
+        const struct ntr_absorb_result *res, struct ntr_commit *ret, struct ntr_err *e)
+{
+	ntr_autofree char *text = NULL;
+
+	if (s->live && s->live->background)
+		json_object_set_new(desc, "background", json_true());
+	if (res->racy)
+		json_object_set_new(desc, "racy", json_true());
+	text = json_dumps(desc, JSON_COMPACT);
+	if (!text) {
+		ntr_txn_abort(txn);
+		return ntr_err_set(e, -ENOMEM, "describe the commit");
+	}
+	return ntr_store_commit(s->ctl->store, h, txn, text, &res->stats, ret, e);
+}
+
+void ntr_sess_note_size(struct ntr_sess *s)
+{
+	uint64_t entries = 0, bytes = 0;
+
+	ntr_memo_size(s->live->memo, &entries, &bytes);
+	s->fold_due = entries >= s->ctl->o.fold_entries || bytes >= FOLD_BYTES;
+	s->fold_retry_ns = 0;
+}
+
+static void committed(struct ntr_sess *s)
+{
+	if (s->state)
+		s->state->dirty = false;
+	if (!s->live)
+		return;
+	ntr_absorb_accept(s->live->memo);
+	s->live->dirty = false;
+	ntr_sess_note_size(s);
+}
+
+int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, struct ntr_commit *ret,
+        bool *ret_racy, struct ntr_err *e)
+{
+	ntr_autojson json_t *desc = desc_ref;
+	struct ntr_absorb_result res = {0};
+	struct ntr_txn *txn;
+	int r;
+
+	*ret = (struct ntr_commit){0};
+	r = anything_new(s, e);
+	if (r <= 0) {
+		if (!r && s->live)
+			s->live->dirty = false;
+		return r;
+	}
+	r = ntr_txn_begin(s->ctl->store, h->root, &txn);
+	if (r)
+		return ntr_err_set(e, r, "begin a commit");
+	r = collect(s, txn, &res, e);
+	if (r)
+		ntr_txn_abort(txn);
+	else
+		r = commit_txn(s, h, txn, desc, &res, ret, e);
+	if (!r) {
+		committed(s);
+		if (ret_racy)
+			*ret_racy = res.racy;
+		return 0;
+	}
+	if (s->live) {
+		ntr_absorb_reject(s->live->memo);
+		s->live->dirty = true;
+	}
+	return r;
+}
+
+int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *ret, struct ntr_err *e)
+{
+	*ret = (struct ntr_commit){0};
+	if (s->live && ntr_initlink_dead(s->live->link, true))
+		return ntr_sess_recover(s, h, e);
+	if (s->live || (s->state && s->state->dirty))
+		return ntr_sess_commit(s, h, json_pack("{s:s}", "tool", "staged"), ret, NULL, e);
+	return h->upper ? ntr_sess_recover(s, h, e) : 0;
+}
+
+/* One write makes the commit and takes the upper out of the record: absorbing it a second time cannot happen.
+ */
+static int commit_dead(struct ntr_ctl *c, struct ntr_head *h, struct ntr_txn *txn, const char *tool,
+        const struct ntr_absorb_result *res, struct ntr_commit *ret, struct ntr_err *e)
+{
+	ntr_autojson json_t *desc = json_pack("{s:s}", "tool", tool);
+	ntr_autofree char *text = desc ? json_dumps(desc, JSON_COMPACT) : NULL;
+	struct ntr_head next = *h;
+	int r;
+
+	if (!text) {
+		ntr_txn_abort(txn);
+		return ntr_err_set(e, -ENOMEM, "describe the commit");
+	}
+	next.upper = next.base_root = 0;
+	r = ntr_store_commit(c->store, &next, txn, text, &res->stats, ret, e);
+	if (!r && ret->id)
+		*h = next;
+	return r;
+}
+
+int ntr_ctl_absorb_dead(
+        struct ntr_ctl *c, struct ntr_head *h, const char *tool, struct ntr_commit *ret, struct ntr_err *e)
+{
+	ntr_auto(ntr_upper_close) struct ntr_upper u = {.fd = -1, .work_fd = -1};
+	struct ntr_absorb_result res = {0};
+	struct ntr_memo *memo = NULL;
+	struct ntr_txn *txn;
+	uint64_t n = h->upper;
+	int r;
+
+	*ret = (struct ntr_commit){0};
+	r = ntr_upper_open(c->store, h->sid, n, &u);
+	if (r == -ENOENT) /* a stop was cut short between trash and record: all of it had been committed */
+		return ntr_live_drop_upper(c->store, h, e);
+	if (!r)
+		r = ntr_memo_new(u.fd, geteuid() != 0, &memo);
+	if (!r)
+		r = ntr_txn_begin(c->store, h->root, &txn);
+	if (r) {
+		ntr_memo_free(memo);
+		return ntr_err_set(e, r, "recover the work of session %s", h->name);
+	}
+	r = ntr_absorb_run(memo, txn, h->base_root, true, &res, e);
+	if (r)
+		ntr_txn_abort(txn);
+	else
+		r = commit_dead(c, h, txn, tool, &res, ret, e);
+	ntr_memo_free(memo);
+	if (r)
+		return ntr_err_default(e, r, "recover the work of session %s", h->name);
+	if (h->upper)
+		return ntr_live_drop_upper(c->store, h, e);
+	return ntr_upper_trash(c->store, h->sid, n);
+}
+
+int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigned *ret_killed,
+        struct ntr_commit *ret, struct ntr_err *e)
+{
+	unsigned killed = 0;
+	int r = 0;
+
+	*ret = (struct ntr_commit){0};
+	r = ntr_sess_unbind(s, discard, e);
+	if (!r && s->live && !ntr_initlink_dead(s->live->link, true))
+		r = ntr_live_kill(s->live, 0, 0, &killed, e);
+	if (r == -EPIPE)
+		r = 0; /* the supervisor died just now: what it left is absorbed below */
+	if (ret_killed)
+		*ret_killed += killed;
+	if (!r && !discard)
+		r = ntr_sess_stage(s, h, ret, e);
+	if (r)
+		return r;
+	if (discard) {
+		ntr_state_free(s->state);
+		s->state = NULL;
+	}
+	ntr_sess_unlive(s);
+	s->fold_due = false;
+	r = ntr_live_drop_upper(s->ctl->store, h, e);
+	ntr_ctl_sweep(s->ctl);
+	return r;
+}

@@ -1,0 +1,479 @@
+/* ls, cat, put: inside the view of a live session (so that they see and make what its processes see), else in
+ * the tree. */
+#include "controller_impl.h"
+
+#include "../fs/file.h"
+#include "../fs/names.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+/* "sub/dir", "/workspace/sub", "/workspace" -> path below the workspace, without leading '/'. */
+static int inner_path(const char *wsroot, const char *path, const char **ret, struct ntr_err *e)
+{
+	size_t n = strlen(wsroot);
+
+	if (path[0] == '/') {
+		if (strncmp(path, wsroot, n) || (path[n] && path[n] != '/')) {
+			ntr_err_set(e, -EINVAL, "find %s", path);
+			ntr_err_why(e, "not inside the workspace");
+			return ntr_err_todo(e,
+			        "give a path relative to the workspace, or one that begins with %s", wsroot);
+		}
+		path += n;
+	}
+	while (*path == '/')
+		path++;
+	*ret = path;
+	return 0;
+}
+
+static int fail(struct ntr_err *e, int code, const char *verb, const char *path)
+{
+	return ntr_err_default(e, code, "%s %s", verb, *path ? path : "/");
+}
+
+/* Takes a live session for a file operation. *ret NULL: it is not live (or rev is given), use the tree. */
+static int hold_if_live(
+        struct ntr_ctl *c, const char *session, struct ntr_sess **ret, struct ntr_head *h, struct ntr_err *e)
+{
+	struct ntr_sess *s;
+	int r = ntr_session_get(c->store, session, h, e);
+
+	*ret = NULL;
+	if (!r)
+		r = ntr_ctl_sess(c, h->sid, &s);
+	if (r || !ntr_sess_is_live(s))
+		return r ? ntr_err_default(e, r, "use session %s", session) : 0;
+	pthread_mutex_lock(&s->call_m); /* not the session itself: reads never wait for a running call */
+	if (!s->live || ntr_initlink_dead(s->live->link, true)) {
+		pthread_mutex_unlock(&s->call_m);
+		return 0;
+	}
+	*ret = s;
+	return 0;
+}
+
+static int open_in_view(struct ntr_sess *s, const char *path, int flags, int *ret, struct ntr_err *e)
+{
+	int r = ntr_live_open(s->live, *path ? path : ".", flags, 0, ret, e);
+
+	pthread_mutex_unlock(&s->call_m);
+	return r;
+}
+
+static int snap_of(struct ntr_ctl *c, const char *session, const char *rev, struct ntr_snap *ret,
+        struct ntr_head *h, struct ntr_err *e)
+{
+	struct ntr_commit at = {0};
+	int r;
+
+	if (!rev) {
+		r = ntr_session_get(c->store, session, h, e);
+		*ret = ntr_snap_root(c->store, h->root);
+		return r;
+	}
+	r = ntr_ctl_resolve(c, session, rev, &at, h, e);
+	*ret = ntr_snap_root(c->store, at.root);
+	ntr_commit_done(&at);
+	return r;
+}
+
+static int copy_fd(int in, int out)
+{
+	ntr_autofree char *buf = malloc(1 << 18);
+
+	if (!buf)
+		return -ENOMEM;
+	for (;;) {
+		ssize_t k = read(in, buf, 1 << 18);
+		int r;
+
+		if (k < 0 && errno == EINTR)
+			continue;
+		if (k <= 0)
+			return k ? -errno : 0;
+		r = ntr_write_all(out, buf, (size_t)k);
+		if (r)
+			return r;
+	}
+}
+
+static int cat_fd(int in, int out, uint32_t *ret_mode)
+{
+	struct stat st;
+
+	if (fstat(in, &st))
+		return -errno;
+	if (S_ISDIR(st.st_mode))
+		return -EISDIR;
+	if (!S_ISREG(st.st_mode))
+		return -EINVAL;
+	*ret_mode = st.st_mode;
+	return copy_fd(in, out);
+}
+
+static int cat_tree(const struct ntr_snap *snap, const char *path, int out, uint32_t *ret_mode)
+{
+	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
+	uint64_t ino;
+	int r = in ? ntr_path_lookup(snap, path, &ino) : -ENOMEM;
+
+	if (!r)
+		r = ntr_inode_get(snap, ino, in);
+	if (r)
+		return r;
+	if (S_ISDIR(in->mode))
+		return -EISDIR;
+	if (!S_ISREG(in->mode))
+		return -EINVAL;
+	*ret_mode = in->mode;
+	return ntr_file_to_fd(snap, in, out);
+}
+
+int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,
+        uint32_t *ret_mode, struct ntr_err *e)
+{
+	ntr_autoclose int in = -1;
+	struct ntr_sess *s = NULL;
+	struct ntr_snap snap;
+	struct ntr_head h = {0};
+	const char *inner;
+	int r = rev ? 0 : hold_if_live(c, session, &s, &h, e);
+
+	if (!r && !s)
+		r = snap_of(c, session, rev, &snap, &h, e);
+	if (!r && (r = inner_path(*h.wsroot ? h.wsroot : "/workspace", path, &inner, e)) && s)
+		pthread_mutex_unlock(&s->call_m);
+	if (r)
+		return r;
+	if (s) {
+		r = open_in_view(s, inner, O_RDONLY | O_NONBLOCK | O_NOCTTY, &in, e);
+		if (!r)
+			r = cat_fd(in, fd, ret_mode);
+	} else {
+		r = cat_tree(&snap, inner, fd, ret_mode);
+	}
+	return r ? fail(e, r, "read", path) : 0;
+}
+
+/* ---- ls ---- */
+
+static const char *type_name(uint32_t mode)
+{
+	switch (mode & S_IFMT) {
+	case S_IFDIR:
+		return "dir";
+	case S_IFLNK:
+		return "symlink";
+	case S_IFIFO:
+		return "fifo";
+	case S_IFSOCK:
+		return "socket";
+	case S_IFCHR:
+		return "chr";
+	case S_IFBLK:
+		return "blk";
+	default:
+		return "file";
+	}
+}
+
+static int add_entry(json_t *list, const char *name, const struct stat *st, const char *target)
+{
+	json_t *o = json_pack("{s:o,s:s,s:i,s:I,s:I,s:I,s:I,s:i,s:i}", "name",
+	        ntr_json_bytes(name, strlen(name)), "type", type_name(st->st_mode), "mode",
+	        (int)(st->st_mode & 07777), "size", (json_int_t)st->st_size, "mtime_ns",
+	        (json_int_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, "ino",
+	        (json_int_t)st->st_ino, "nlink", (json_int_t)st->st_nlink, "uid", (int)st->st_uid, "gid",
+	        (int)st->st_gid);
+
+	if (o && target)
+		json_object_set_new(o, "target", ntr_json_bytes(target, strlen(target)));
+	return json_array_append_new(list, o) ? -ENOMEM : 0;
+}
+
+static int ls_dir_fd(int dirfd_, json_t *list)
+{
+	int fd = fcntl(dirfd_, F_DUPFD_CLOEXEC, 3), r = 0;
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *en;
+
+	if (!d) {
+		ntr_closep(&fd);
+		return -ENOMEM;
+	}
+	while (!r && (en = readdir(d))) {
+		char target[4097];
+		struct stat st;
+		ssize_t k = -1;
+
+		if (!strcmp(en->d_name, ".") || !strcmp(en->d_name, "..") ||
+		        fstatat(fd, en->d_name, &st, AT_SYMLINK_NOFOLLOW))
+			continue; /* gone meanwhile */
+		if (S_ISLNK(st.st_mode) && (k = readlinkat(fd, en->d_name, target, sizeof target - 1)) >= 0)
+			target[k] = '\0';
+		r = add_entry(list, en->d_name, &st, k >= 0 ? target : NULL);
+	}
+	closedir(d);
+	return r;
+}
+
+static int ls_fd(int fd, const char *path, json_t *list)
+{
+	const char *base = strrchr(path, '/');
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return -errno;
+	return S_ISDIR(st.st_mode) ? ls_dir_fd(fd, list) : add_entry(list, base ? base + 1 : path, &st, NULL);
+}
+
+static int ls_one(
+        const struct ntr_snap *snap, uint64_t ino, const char *name, struct ntr_inode *in, json_t *list)
+{
+	struct stat st;
+	int r = ntr_inode_get(snap, ino, in);
+
+	if (r)
+		return r;
+	ntr_inode_stat(snap->store, in, &st);
+	st.st_ino <<= NTR_INO_FUSE_SHIFT;
+	if (in->data_kind == NTR_DATA_SYMLINK) {
+		char target[4097];
+
+		memcpy(target, in->payload, in->payload_len);
+		target[in->payload_len] = '\0';
+		return add_entry(list, name, &st, target);
+	}
+	return add_entry(list, name, &st, NULL);
+}
+
+static int ls_tree(const struct ntr_snap *snap, const char *path, json_t *list)
+{
+	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
+	const char *base = strrchr(path, '/');
+	struct ntr_dir_iter it;
+	struct ntr_dirent en;
+	uint64_t ino;
+	int r = in ? ntr_path_lookup(snap, path, &ino) : -ENOMEM;
+
+	if (!r)
+		r = ntr_inode_get(snap, ino, in);
+	if (r)
+		return r;
+	if (!S_ISDIR(in->mode))
+		return ls_one(snap, ino, base ? base + 1 : path, in, list);
+	ntr_dir_iter_init(&it, snap, ino, 0);
+	while ((r = ntr_dir_iter_next(&it, &en)) == 1)
+		if ((r = ls_one(snap, en.ino, en.name, in, list)))
+			break;
+	ntr_dir_iter_done(&it);
+	return r;
+}
+
+static const char *sort_key(const json_t *o, char **ret_own)
+{
+	*ret_own = NULL;
+	ntr_json_get_bytes(json_object_get(o, "name"), ret_own, NULL);
+	return *ret_own ? *ret_own : "";
+}
+
+static int by_name(const void *a, const void *b)
+{
+	ntr_autofree char *x = NULL, *y = NULL;
+	const char *p = sort_key(*(json_t *const *)a, &x), *q = sort_key(*(json_t *const *)b, &y);
+
+	return strcmp(p, q);
+}
+
+static json_t *sorted(json_t *list)
+{
+	size_t n = json_array_size(list);
+	ntr_autofree json_t **v = calloc(n + 1, sizeof *v);
+	json_t *out = json_array();
+
+	for (size_t i = 0; v && i < n; i++)
+		v[i] = json_array_get(list, i);
+	if (v)
+		qsort(v, n, sizeof *v, by_name);
+	for (size_t i = 0; v && i < n; i++)
+		json_array_append(out, v[i]);
+	return out;
+}
+
+int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t **ret,
+        struct ntr_err *e)
+{
+	ntr_autojson json_t *list = json_array();
+	ntr_autoclose int fd = -1;
+	struct ntr_sess *s = NULL;
+	struct ntr_snap snap;
+	struct ntr_head h = {0};
+	const char *inner;
+	int r = rev ? 0 : hold_if_live(c, session, &s, &h, e);
+
+	if (!r && !s)
+		r = snap_of(c, session, rev, &snap, &h, e);
+	if (!r && (r = inner_path(*h.wsroot ? h.wsroot : "/workspace", path, &inner, e)) && s)
+		pthread_mutex_unlock(&s->call_m);
+	if (r)
+		return r;
+	if (s) {
+		r = open_in_view(s, inner, O_RDONLY | O_NONBLOCK | O_NOCTTY, &fd, e);
+		if (!r)
+			r = ls_fd(fd, inner, list);
+	} else {
+		r = ls_tree(&snap, inner, list);
+	}
+	if (r)
+		return fail(e, r, "list", path);
+	*ret = sorted(list);
+	return *ret ? 0 : -ENOMEM;
+}
+
+/* ---- put ---- */
+
+/* The input is taken to an ordinary file first where it is no file: its size must be known to store it. */
+static int spool(int in, int *ret)
+{
+	ntr_autoclose int tmp = -1;
+	struct stat st;
+	int r;
+
+	if (!fstat(in, &st) && S_ISREG(st.st_mode)) {
+		*ret = fcntl(in, F_DUPFD_CLOEXEC, 3);
+		return *ret < 0 ? -errno : 0;
+	}
+	tmp = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	if (tmp < 0)
+		return -errno;
+	r = copy_fd(in, tmp);
+	if (!r)
+		*ret = ntr_steal_fd(&tmp);
+	return r;
+}
+
+static void stamp(struct ntr_inode *in, const struct timespec *now)
+{
+	in->mtime = in->ctime = *now;
+}
+
+static int put_content(
+        struct ntr_txn *t, uint64_t dir, const char *name, int fd, uint32_t mode, struct ntr_inode *in)
+{
+	struct timespec now;
+	struct stat st;
+	uint64_t ino;
+	uint8_t dt;
+	bool is_new, cut;
+	int r = ntr_dirent_get(ntr_txn_snap(t), dir, name, strlen(name), &ino, &dt);
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (fstat(fd, &st))
+		return -errno;
+	is_new = r == -ENOENT;
+	if (is_new) {
+		r = ntr_inode_new(t, S_IFREG | (mode & 07777), in);
+		in->uid = in->gid = NTR_OWNER_ID;
+		in->atime = in->btime = now;
+	} else if (!r) {
+		r = ntr_inode_get(ntr_txn_snap(t), ino, in);
+	}
+	if (!r && !S_ISREG(in->mode))
+		r = S_ISDIR(in->mode) ? -EISDIR : -ELOOP;
+	if (!r)
+		r = ntr_file_take_fd(t, in, fd, (uint64_t)st.st_size, &cut);
+	if (r)
+		return r;
+	stamp(in, &now);
+	return is_new ? ntr_name_create(t, dir, name, in, &now) : ntr_inode_put(t, in);
+}
+
+static int put_in_tree(struct ntr_ctl *c, struct ntr_head *h, const char *path, int fd, uint32_t mode,
+        struct ntr_commit *ret, struct ntr_err *e)
+{
+	ntr_autofree char *parent = strdup(path), *desc = NULL;
+	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
+	ntr_autojson json_t *d =
+	        json_pack("{s:s,s:o}", "tool", "put", "path", ntr_json_bytes(path, strlen(path)));
+	struct ntr_stats st = {.modified = 1};
+	struct ntr_snap snap = ntr_snap_root(c->store, h->root);
+	struct ntr_txn *txn;
+	uint64_t dir, old;
+	char *slash;
+	int r;
+
+	if (!parent || !in || !d || !(desc = json_dumps(d, JSON_COMPACT)))
+		return -ENOMEM;
+	slash = strrchr(parent, '/');
+	if (slash)
+		*slash = '\0';
+	if (ntr_path_lookup(&snap, path, &old) == -ENOENT)
+		st = (struct ntr_stats){.created = 1};
+	r = ntr_path_lookup(&snap, slash ? parent : "", &dir);
+	if (!r)
+		r = ntr_txn_begin(c->store, h->root, &txn);
+	if (r)
+		return r;
+	r = put_content(txn, dir, slash ? slash + 1 : path, fd, mode, in);
+	if (r) {
+		ntr_txn_abort(txn);
+		return r;
+	}
+	return ntr_store_commit(c->store, h, txn, desc, &st, ret, e);
+}
+
+static int put_in_view(struct ntr_sess *s, struct ntr_head *h, const char *path, int fd, uint32_t mode,
+        struct ntr_commit *ret, struct ntr_err *e)
+{
+	ntr_autoclose int out = -1;
+	int r = ntr_live_open(s->live, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY, mode & 07777, &out, e);
+
+	if (!r)
+		r = copy_fd(fd, out);
+	ntr_closep(&out);
+	out = -1;
+	if (r)
+		s->live->dirty = true;
+	return r ? r
+	         : ntr_sess_commit(s, h,
+	                   json_pack("{s:s,s:o}", "tool", "put", "path", ntr_json_bytes(path, strlen(path))),
+	                   ret, NULL, e);
+}
+
+int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd, uint32_t mode,
+        char commit[NTR_COMMIT_HEX + 1], struct ntr_err *e)
+{
+	struct ntr_commit done = {0};
+	ntr_autoclose int in = -1;
+	struct ntr_sess *s;
+	struct ntr_head h;
+	const char *inner;
+	int r = ntr_ctl_hold(c, session, NULL, &s, &h, e);
+
+	commit[0] = '\0';
+	if (r)
+		return r;
+	r = inner_path(h.wsroot, path, &inner, e);
+	if (!r && !*inner)
+		r = -EISDIR;
+	if (!r)
+		r = spool(fd, &in);
+	if (!r && !s->live && h.upper)
+		r = ntr_sess_recover(s, &h, e);
+	if (!r && !s->live) {
+		r = put_in_tree(c, &h, inner, in, mode, &done, e);
+		if (r == -ELOOP || r == -ENOTDIR) /* a symlink on the way: only the kernel follows those */
+			r = ntr_sess_live(s, &h, e);
+	}
+	if (!r && !done.id && s->live)
+		r = put_in_view(s, &h, inner, in, mode, &done, e);
+	if (!r && done.id)
+		memcpy(commit, done.hex, NTR_COMMIT_HEX + 1);
+	ntr_commit_done(&done);
+	ntr_sess_release(s);
+	return r ? fail(e, r, "write", path) : 0;
+}

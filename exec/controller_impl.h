@@ -1,0 +1,150 @@
+/* controller_impl: what the controller's files share: the table of sessions in use, their locks, the call in
+ * hand. */
+#ifndef NTR_EXEC_CONTROLLER_IMPL_H
+#define NTR_EXEC_CONTROLLER_IMPL_H
+
+#include "../base/json.h"
+#include "../base/util.h"
+#include "../fs/inode.h"
+#include "../fs/versions.h"
+#include "controller.h"
+#include "live.h"
+
+#include <pthread.h>
+#include <sys/queue.h>
+#include <uthash.h>
+
+struct ntr_waiter {
+	TAILQ_ENTRY(ntr_waiter) link;
+	pthread_cond_t cond;
+	bool cancelled;
+};
+
+/* A session that something has been done with since the daemon started. Entries stay until the controller
+ * closes: they are small, and a lock that can vanish is a bug waiting. */
+struct ntr_sess {
+	uint64_t sid;
+	struct ntr_ctl *ctl;
+	pthread_mutex_t m; /* guards held and waiters */
+	bool held;
+	TAILQ_HEAD(, ntr_waiter) waiters;
+	/* Lock order: call_m, then a call's m, then m. call_m guards call, and keeps live's link while it is
+	 * used without holding the session (ps). */
+	pthread_mutex_t call_m;
+	struct ntr_call *call; /* the call that runs, for rollback --force and `running` */
+	/* below: only for who holds the session (whether live is set, anybody may ask: ntr_sess_is_live) */
+	struct ntr_live *live;
+	struct ntr_state *state; /* cwd, umask, environment of the next call; NULL: read from the head */
+	struct ntr_bind *binds;
+	bool fold_due;
+	uint64_t fold_retry_ns;
+	UT_hash_handle hh;
+};
+
+struct ntr_ctl {
+	struct ntr_store *store;
+	struct ntr_ctl_options o;
+	char *init_path, *versions_path;
+	struct ntr_versions *versions;
+	pthread_mutex_t m; /* guards sessions, versions, binds */
+	struct ntr_sess *sessions;
+	unsigned running;          /* calls under way */
+	struct ntr_served *served; /* commits mounted for ordinary users */
+	pthread_t sweeper;
+	bool sweeper_on, stopping, sweep;
+	pthread_cond_t sweep_cond;
+	uint64_t started_ns;
+};
+
+struct ntr_call {
+	pthread_mutex_t m;
+	struct ntr_initlink *link; /* set while the supervisor runs it */
+	uint64_t req;
+	struct ntr_sess *queue; /* set while it waits for the session */
+	struct ntr_waiter *waiter;
+	int pending[32], npending; /* signals that came before it started */
+	bool cancelled;
+};
+
+/* What sticks from call to call (design, section 6). env is the difference that scripts made to their
+ * callers' environments: name -> "S" value, or "U" (unset). */
+struct ntr_state_var {
+	char *name, *val; /* val NULL: unset */
+	UT_hash_handle hh;
+};
+struct ntr_state {
+	char *cwd; /* absolute */
+	unsigned umask;
+	struct ntr_state_var *env;
+	bool dirty; /* differs from what the head says */
+};
+int ntr_state_load(const struct ntr_snap *snap, const char *wsroot, struct ntr_state **ret);
+void ntr_state_free(struct ntr_state *st);
+/* The environment of a call: the caller's, the session's difference over it, set_env over that, NTR_SESSION.
+ */
+int ntr_state_env(const struct ntr_state *st, char *const *caller, char *const *set_env, const char *session,
+        const char *wsroot, char ***ret);
+/* Takes in what a script left: {"cwd","umask","env"}, env compared with what the call began with. */
+int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began);
+/* Writes it into the transaction's key-value items (only what differs). */
+int ntr_state_store(const struct ntr_state *st, struct ntr_txn *txn);
+
+/* controller.c: sessions, locks */
+int ntr_ctl_sess(struct ntr_ctl *c, uint64_t sid, struct ntr_sess **ret);
+/* Takes the session (queues in order). call may be NULL. -EINTR when a signal took the call out of the queue.
+ */
+int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call);
+bool ntr_sess_try(struct ntr_sess *s); /* true: taken at once */
+void ntr_sess_release(struct ntr_sess *s);
+/* By name: finds, holds, reads the record again. try_only: -EAGAIN when a call runs. */
+int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, struct ntr_sess **ret,
+        struct ntr_head *h, struct ntr_err *e);
+/* Makes it live (absorbing what a dead supervisor left first). */
+int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e);
+/* Ends a supervisor that died or misbehaves, and commits what its session had written. */
+int ntr_sess_recover(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e);
+/* Ends the supervisor and forgets it; the upper stays in the record. */
+void ntr_sess_unlive(struct ntr_sess *s);
+static inline bool ntr_sess_is_live(struct ntr_sess *s)
+{
+	return __atomic_load_n(&s->live, __ATOMIC_ACQUIRE) != NULL;
+}
+int ntr_sess_state(struct ntr_sess *s, const struct ntr_head *h, struct ntr_err *e);
+void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct ntr_live_options *ret);
+int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e);
+void ntr_ctl_sweep(struct ntr_ctl *c);
+
+/* controller_mount.c: read-write mounts of a held session's view elsewhere. */
+struct ntr_bind {
+	struct ntr_bind *next;
+	char *where;
+	int nsfd;   /* the mount namespace it was attached in */
+	int mnt_id; /* of the mount there now */
+};
+/* Forgets those that were unmounted meanwhile; returns how many are left. */
+unsigned ntr_sess_binds(struct ntr_sess *s);
+/* After a swap: shows the new view at each of them. */
+void ntr_sess_rebind(struct ntr_sess *s);
+/* Takes them away. lazy false: -EBUSY with text naming the first that is in use, with all of them still
+ * there. */
+int ntr_sess_unbind(struct ntr_sess *s, bool lazy, struct ntr_err *e);
+/* Ends what ntr_ctl_mount_serve serves: all, or (dead_only) what was unmounted. */
+void ntr_ctl_served_end(struct ntr_ctl *c, bool dead_only);
+
+/* controller_commit.c: absorb + commit of a held session. desc: the commit's JSON, taken over (an owned
+ * reference); ret->id == 0 when nothing changed. always: commit even where the cheap check sees nothing
+ * (after a kill). */
+int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc, struct ntr_commit *ret,
+        bool *ret_racy, struct ntr_err *e);
+/* Commits unabsorbed work, if there is any, as tool "staged". Works on sessions that are not live too. */
+int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *ret, struct ntr_err *e);
+/* Absorbs upper N of a session that is not live (after a crash or a stop) into a commit of the given tool. */
+int ntr_ctl_absorb_dead(
+        struct ntr_ctl *c, struct ntr_head *h, const char *tool, struct ntr_commit *ret, struct ntr_err *e);
+/* Kills everything, commits as staged, takes the view down. */
+int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigned *ret_killed,
+        struct ntr_commit *ret, struct ntr_err *e);
+/* What is due after a commit: decides whether to fold soon. */
+void ntr_sess_note_size(struct ntr_sess *s);
+
+#endif

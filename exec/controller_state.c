@@ -1,0 +1,250 @@
+/* What sticks from call to call: cwd, umask, and what scripts did to their callers' environment. The caller's
+ * own environment is never stored: only names that a script set or unset are, so a token in the caller's
+ * environment does not reach the history. */
+#include "controller_impl.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+/* Set by ntr or by bash itself at every start: never part of what sticks. */
+static bool is_internal(const char *name, size_t n)
+{
+	static const char *const names[] = {
+	        "_", "PWD", "OLDPWD", "SHLVL", "NTR_SESSION", "NTR_CALL", "NTR_STORE"};
+
+	for (size_t i = 0; i < NTR_COUNT(names); i++)
+		if (strlen(names[i]) == n && !memcmp(names[i], name, n))
+			return true;
+	return n > 255 || (n > 10 && !memcmp(name, "BASH_FUNC_", 10)); /* longer names do not fit a key */
+}
+
+static int var_set(struct ntr_state *st, const char *name, size_t nlen, const char *val)
+{
+	struct ntr_state_var *v;
+
+	HASH_FIND(hh, st->env, name, nlen, v);
+	if (!v) {
+		v = calloc(1, sizeof *v);
+		if (!v || !(v->name = strndup(name, nlen))) {
+			free(v);
+			return -ENOMEM;
+		}
+		HASH_ADD_KEYPTR(hh, st->env, v->name, nlen, v);
+	}
+	free(v->val);
+	v->val = val ? strdup(val) : NULL;
+	return val && !v->val ? -ENOMEM : 0;
+}
+
+static int load_var(void *user, const char *key, const uint8_t *val, size_t len)
+{
+	const char *name = key + 2; /* "e:" */
+
+	return var_set(user, name, strlen(name), len && val[0] == 'S' ? (const char *)val + 1 : NULL);
+}
+
+int ntr_state_load(const struct ntr_snap *snap, const char *wsroot, struct ntr_state **ret)
+{
+	struct ntr_state *st = calloc(1, sizeof *st);
+	ntr_autofree uint8_t *cwd = NULL, *um = NULL;
+	size_t n = 0;
+	int r;
+
+	if (!st)
+		return -ENOMEM;
+	st->umask = 022;
+	r = ntr_kvitem_get(snap, "s:cwd", &cwd, &n);
+	if (!r || r == -ENOENT) {
+		st->cwd = strdup(r ? wsroot : (const char *)cwd);
+		r = st->cwd ? ntr_kvitem_get(snap, "s:umask", &um, &n) : -ENOMEM;
+	}
+	if (!r)
+		st->umask = (unsigned)strtoul((const char *)um, NULL, 8) & 0777;
+	if (r == -ENOENT)
+		r = 0;
+	if (!r)
+		r = ntr_kvitem_each(snap, "e:", load_var, st);
+	if (r) {
+		ntr_state_free(st);
+		return r;
+	}
+	*ret = st;
+	return 0;
+}
+
+void ntr_state_free(struct ntr_state *st)
+{
+	struct ntr_state_var *v, *next;
+
+	if (!st)
+		return;
+	HASH_ITER (hh, st->env, v, next) {
+		HASH_DEL(st->env, v);
+		free(v->name);
+		free(v->val);
+		free(v);
+	}
+	free(st->cwd);
+	free(st);
+}
+
+struct strv {
+	char **v;
+	size_t n, cap;
+};
+
+static int strv_add(struct strv *s, char *str)
+{
+	if (!str)
+		return -ENOMEM;
+	if (s->n + 2 > s->cap) {
+		size_t cap = s->cap ? s->cap * 2 : 64;
+		char **v = realloc(s->v, cap * sizeof *v);
+
+		if (!v) {
+			free(str);
+			return -ENOMEM;
+		}
+		s->v = v;
+		s->cap = cap;
+	}
+	s->v[s->n++] = str;
+	s->v[s->n] = NULL;
+	return 0;
+}
+
+static const char *env_find(char *const *env, const char *name, size_t n)
+{
+	for (; env && *env; env++)
+		if (!strncmp(*env, name, n) && (*env)[n] == '=')
+			return *env + n + 1;
+	return NULL;
+}
+
+static size_t name_len(const char *var)
+{
+	return strcspn(var, "=");
+}
+
+int ntr_state_env(const struct ntr_state *st, char *const *caller, char *const *set_env, const char *session,
+        const char *wsroot, char ***ret)
+{
+	struct strv out = {0};
+	struct ntr_state_var *v, *next;
+	int r = 0;
+
+	for (char *const *p = caller; !r && p && *p; p++) {
+		size_t n = name_len(*p);
+
+		HASH_FIND(hh, st->env, *p, n, v);
+		if (!(*p)[n] || v || env_find(set_env, *p, n) ||
+		        (is_internal(*p, n) && strncmp(*p, "NTR_STORE", 9)))
+			continue;
+		r = strv_add(&out, strdup(*p));
+	}
+	HASH_ITER (hh, st->env, v, next)
+		if (!r && v->val && !env_find(set_env, v->name, strlen(v->name)))
+			r = strv_add(&out, ntr_sprintf("%s=%s", v->name, v->val));
+	for (char *const *p = set_env; !r && p && *p; p++)
+		r = strv_add(&out, strdup(*p));
+	if (!r)
+		r = strv_add(&out, ntr_sprintf("NTR_SESSION=%s", session));
+	if (!r && !env_find(out.v, "PATH", 4))
+		r = strv_add(
+		        &out, strdup("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"));
+	if (!r && !env_find(out.v, "HOME", 4))
+		r = strv_add(&out, ntr_sprintf("HOME=%s", wsroot));
+	if (r) {
+		ntr_strv_free(out.v);
+		return r;
+	}
+	*ret = out.v;
+	return 0;
+}
+
+static int learn_env(struct ntr_state *st, char *const *left, char *const *began)
+{
+	int r = 0;
+
+	for (char *const *p = left; !r && *p; p++) {
+		size_t n = name_len(*p);
+		const char *was = env_find(began, *p, n);
+
+		if (!(*p)[n] || is_internal(*p, n) || (was && !strcmp(was, *p + n + 1)))
+			continue;
+		r = var_set(st, *p, n, *p + n + 1);
+		st->dirty = true;
+	}
+	for (char *const *p = began; !r && *p; p++) {
+		size_t n = name_len(*p);
+
+		if (!(*p)[n] || is_internal(*p, n) || env_find(left, *p, n))
+			continue;
+		r = var_set(st, *p, n, NULL);
+		st->dirty = true;
+	}
+	return r;
+}
+
+int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began)
+{
+	ntr_autofree char *cwd = NULL;
+	unsigned mask = (unsigned)ntr_json_int(left, "umask", (int64_t)st->umask) & 0777;
+	char **env = NULL;
+	int r;
+
+	if (!json_is_object(left))
+		return 0;
+	r = ntr_json_get_bytes(json_object_get(left, "cwd"), &cwd, NULL);
+	if (!r && cwd[0] == '/' && strcmp(cwd, st->cwd)) {
+		free(st->cwd);
+		st->cwd = ntr_steal_ptr(cwd);
+		st->dirty = true;
+	}
+	if (mask != st->umask)
+		st->dirty = true;
+	st->umask = mask;
+	r = ntr_json_get_strv(json_object_get(left, "env"), &env);
+	if (!r)
+		r = learn_env(st, env, began);
+	ntr_strv_free(env);
+	return r;
+}
+
+static int put_if_new(struct ntr_txn *txn, const char *key, const void *val, size_t len)
+{
+	ntr_autofree uint8_t *old = NULL;
+	size_t n = 0;
+	int r = ntr_kvitem_get(ntr_txn_snap(txn), key, &old, &n);
+
+	if (r && r != -ENOENT)
+		return r;
+	if (!r && n == len && !memcmp(old, val, len))
+		return 0;
+	return ntr_kvitem_set(txn, key, val, len);
+}
+
+int ntr_state_store(const struct ntr_state *st, struct ntr_txn *txn)
+{
+	struct ntr_state_var *v, *next;
+	char mask[8];
+	int r;
+
+	if (!st->dirty)
+		return 0;
+	r = put_if_new(txn, "s:cwd", st->cwd, strlen(st->cwd));
+
+	snprintf(mask, sizeof mask, "%03o", st->umask);
+	if (!r)
+		r = put_if_new(txn, "s:umask", mask, strlen(mask));
+	HASH_ITER (hh, st->env, v, next) {
+		ntr_autofree char *key = ntr_sprintf("e:%s", v->name);
+		ntr_autofree char *val = ntr_sprintf("%c%s", v->val ? 'S' : 'U', v->val ? v->val : "");
+
+		if (!r && (!key || !val))
+			r = -ENOMEM;
+		if (!r)
+			r = put_if_new(txn, key, val, strlen(val));
+	}
+	return r;
+}

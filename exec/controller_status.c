@@ -1,0 +1,78 @@
+/* Numbers for `ntr daemon status`. */
+#include "controller_impl.h"
+
+static int add_op(void *user, const char *op, uint64_t count, double p50_us, double p99_us)
+{
+	return json_object_set_new(user, op,
+	        json_pack("{s:I,s:f,s:f}", "count", (json_int_t)count, "p50_us", p50_us, "p99_us", p99_us));
+}
+
+static int count_one(void *user, const struct ntr_head *h)
+{
+	(void)h;
+	++*(json_int_t *)user;
+	return 0;
+}
+
+static void add_fuse(struct ntr_ctl *c, json_t *o)
+{
+	json_t *ops = json_object();
+	uint64_t inodes = 0, bytes = 0;
+
+	pthread_mutex_lock(&c->m);
+	if (c->versions) {
+		bool ring = ntr_versions_transport(c->versions) == NTR_TRANSPORT_URING;
+
+		json_object_set_new(o, "transport", json_string(ring ? "io_uring" : "/dev/fuse"));
+		ntr_versions_stats(c->versions, add_op, ops);
+		ntr_versions_table(c->versions, &inodes, &bytes);
+	} else {
+		json_object_set_new(o, "transport", json_string("none (nothing is mounted)"));
+	}
+	pthread_mutex_unlock(&c->m);
+	json_object_set_new(o, "ops", ops);
+	json_object_set_new(o, "fuse_inodes", json_integer((json_int_t)inodes));
+	json_object_set_new(o, "fuse_table_bytes", json_integer((json_int_t)bytes));
+}
+
+static json_t *live_list(struct ntr_ctl *c)
+{
+	struct ntr_sess *s, *next;
+	json_t *a = json_array();
+
+	pthread_mutex_lock(&c->m);
+	HASH_ITER (hh, c->sessions, s, next) {
+		struct ntr_head h;
+
+		if (ntr_sess_is_live(s) && !ntr_session_by_id(c->store, s->sid, &h, NULL))
+			json_array_append_new(a, json_string(h.name));
+	}
+	pthread_mutex_unlock(&c->m);
+	return a;
+}
+
+json_t *ntr_ctl_status(struct ntr_ctl *c)
+{
+	json_t *o = json_object();
+	json_int_t sessions = 0;
+	uint64_t bytes, hits, misses;
+
+	if (!o)
+		return NULL;
+	ntr_session_each(c->store, count_one, &sessions);
+	ntr_tree_stats(ntr_store_tree(c->store), &bytes, &hits, &misses);
+	json_object_set_new(o, "store", json_string(ntr_store_path(c->store)));
+	json_object_set_new(o, "sessions", json_integer(sessions));
+	json_object_set_new(o, "live", live_list(c));
+	json_object_set_new(
+	        o, "running", json_integer((json_int_t)__atomic_load_n(&c->running, __ATOMIC_RELAXED)));
+	json_object_set_new(o, "uptime", json_real((double)(ntr_mono_ns() - c->started_ns) / 1e9));
+	json_object_set_new(o, "node_cache",
+	        json_pack("{s:I,s:I,s:I}", "bytes", (json_int_t)bytes, "hits", (json_int_t)hits, "misses",
+	                (json_int_t)misses));
+	json_object_set_new(
+	        o, "store_memory", json_integer((json_int_t)ntr_kv_memory_bytes(ntr_store_kv(c->store))));
+	json_object_set_new(o, "libfuse", json_string(ntr_versions_libfuse()));
+	add_fuse(c, o);
+	return o;
+}

@@ -1,0 +1,265 @@
+#include "live.h"
+#include "../base/json.h"
+#include "../base/util.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+
+static int open_lower(const struct ntr_live_options *o, uint64_t root, int *ret, struct ntr_err *e)
+{
+	char path[4200];
+	int fd;
+
+	snprintf(path, sizeof path, "%s/%016llx", o->versions_path, (unsigned long long)root);
+	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0) {
+		ntr_err_set(e, -errno, "open the commit's tree %s", path);
+		return ntr_err_todo(
+		               e, "end the daemon with `ntr daemon stop`; the next command mounts it anew"),
+		       -errno;
+	}
+	*ret = fd;
+	return 0;
+}
+
+static json_t *start_msg(const struct ntr_head *h)
+{
+	return json_pack("{s:s,s:s,s:o,s:b,s:I}", "op", "start", "session", h->name, "wsroot",
+	        ntr_json_bytes(h->wsroot, strlen(h->wsroot)), "user", geteuid() != 0, "sid",
+	        (json_int_t)h->sid);
+}
+
+/* The record names the new upper, synced, before anything can be written there. h only changes on success. */
+static int record_upper(struct ntr_store *s, struct ntr_head *h, uint64_t n, uint64_t base, struct ntr_err *e)
+{
+	int r = ntr_session_set_upper(s, h->sid, n, base, e);
+
+	if (r)
+		return r;
+	h->upper = n;
+	h->base_root = base;
+	h->last_upper = NTR_MAX(h->last_upper, n);
+	return 0;
+}
+
+static int start_supervisor(
+        struct ntr_live *l, const struct ntr_head *h, const struct ntr_live_options *o, struct ntr_err *e)
+{
+	ntr_autojson json_t *reply = NULL;
+	ntr_autoclose int lower = -1;
+	int fds[3], r;
+
+	r = open_lower(o, h->root, &lower, e);
+	if (!r)
+		r = ntr_initlink_spawn(o->init_path, &l->link, e);
+	if (r)
+		return r;
+	fds[0] = lower;
+	fds[1] = l->upper.fd;
+	fds[2] = l->upper.work_fd;
+	r = ntr_initlink_do(l->link, start_msg(h), fds, 3, &reply, NULL, e);
+	if (r)
+		return r;
+	l->mntns = (uint64_t)ntr_json_int(reply, "mntns", 0);
+	return ntr_upper_note_init(l->store, &l->upper, ntr_initlink_pid(l->link), l->mntns);
+}
+
+int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_options *o,
+        struct ntr_live **ret, struct ntr_err *e)
+{
+	struct ntr_live *l = calloc(1, sizeof *l);
+	int r;
+
+	if (!l)
+		return ntr_err_set(e, -ENOMEM, "start session %s", h->name);
+	l->store = s;
+	l->upper.fd = l->upper.work_fd = -1;
+	r = ntr_upper_make(s, h->sid, h->last_upper + 1, h->root, &l->upper, e);
+	if (!r)
+		r = record_upper(s, h, l->upper.n, h->root, e);
+	if (!r)
+		r = start_supervisor(l, h, o, e);
+	if (!r)
+		r = ntr_memo_new(l->upper.fd, geteuid() != 0, &l->memo);
+	if (r) {
+		ntr_err_default(e, r, "start session %s", h->name);
+		ntr_live_end(l);
+		ntr_live_free(l);
+		ntr_live_drop_upper(s, h, NULL); /* nothing ever ran there */
+		return r;
+	}
+	l->used_ns = ntr_mono_ns();
+	*ret = l;
+	return 0;
+}
+
+void ntr_live_end(struct ntr_live *l)
+{
+	if (!l)
+		return;
+	ntr_initlink_close(ntr_steal_ptr(l->link));
+	ntr_kill_namespace(l->mntns);
+	l->mntns = 0;
+	l->background = 0;
+}
+
+void ntr_live_free(struct ntr_live *l)
+{
+	if (!l)
+		return;
+	ntr_live_end(l);
+	ntr_memo_free(l->memo);
+	ntr_upper_close(&l->upper);
+	free(l);
+}
+
+int ntr_live_drop_upper(struct ntr_store *s, struct ntr_head *h, struct ntr_err *e)
+{
+	uint64_t n = h->upper;
+	int r = 0;
+
+	if (!n)
+		return 0;
+	r = record_upper(s, h, 0, 0, e);
+	return r ? r : ntr_upper_trash(s, h->sid, n);
+}
+
+int ntr_live_kill(struct ntr_live *l, uint64_t call, unsigned grace_ms, unsigned *ret, struct ntr_err *e)
+{
+	ntr_autojson json_t *reply = NULL;
+	int r = ntr_initlink_do(l->link,
+	        json_pack("{s:s,s:I,s:i}", "op", "kill", "call", (json_int_t)call, "grace_ms", (int)grace_ms),
+	        NULL, 0, &reply, NULL, e);
+
+	if (r)
+		return r;
+	if (ret)
+		*ret = (unsigned)ntr_json_int(reply, "killed", 0);
+	if (!call)
+		l->background = 0;
+	return 0;
+}
+
+/* Pages of a shared mapping that were dirty already take further stores without any time stamp: writing them
+ * back first makes every store visible to the walk (design, "Absorb"). The supervisor does it and says which.
+ */
+int ntr_live_writeback(struct ntr_live *l, struct ntr_err *e)
+{
+	return ntr_initlink_do(l->link, json_pack("{s:s}", "op", "mapped"), NULL, 0, NULL, NULL, e);
+}
+
+int ntr_live_freeze(struct ntr_live *l, struct ntr_err *e)
+{
+	int r = ntr_initlink_do(l->link, json_pack("{s:s}", "op", "freeze"), NULL, 0, NULL, NULL, e);
+
+	return r ? r : ntr_live_writeback(l, e);
+}
+
+void ntr_live_thaw(struct ntr_live *l)
+{
+	ntr_initlink_do(l->link, json_pack("{s:s}", "op", "thaw"), NULL, 0, NULL, NULL, NULL);
+}
+
+/* Replaces l's upper by `next` after the view shows it. */
+static int adopt_upper(struct ntr_live *l, struct ntr_upper *next, struct ntr_err *e)
+{
+	struct ntr_memo *memo;
+	int r = ntr_memo_new(next->fd, geteuid() != 0, &memo);
+
+	if (r)
+		return ntr_err_set(e, r, "prepare the session's upper");
+	ntr_memo_free(l->memo);
+	l->memo = memo;
+	ntr_upper_trash(l->store, l->upper.sid, l->upper.n);
+	ntr_upper_close(&l->upper);
+	l->upper = *next;
+	next->fd = next->work_fd = -1;
+	ntr_upper_note_init(l->store, &l->upper, ntr_initlink_pid(l->link), l->mntns);
+	return 0;
+}
+
+/* One write moves the record to the next upper, and for a rollback the head with it: a crash on either side
+ * of it finds a record whose head and upper belong together. */
+static int record_next(struct ntr_live *l, struct ntr_head *h, const struct ntr_upper *next,
+        const struct ntr_commit *to, struct ntr_err *e)
+{
+	struct ntr_head moved = *h;
+	int r;
+
+	if (!to)
+		return record_upper(l->store, h, next->n, next->base_root, e);
+	moved.upper = moved.last_upper = next->n;
+	moved.base_root = next->base_root;
+	r = ntr_session_move(l->store, &moved, to, e);
+	if (!r)
+		*h = moved;
+	return r;
+}
+
+static int prepare_next(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_options *o,
+        const struct ntr_commit *to, struct ntr_upper *next, int *ret_lower, struct ntr_err *e)
+{
+	uint64_t root = to ? to->root : h->root;
+	int r = open_lower(o, root, ret_lower, e);
+
+	if (!r)
+		r = ntr_upper_make(l->store, h->sid, h->last_upper + 1, root, next, e);
+	return r ? r : record_next(l, h, next, to, e);
+}
+
+static int show_next(struct ntr_live *l, const char *op, int lower, const struct ntr_upper *next,
+        unsigned *ret_killed, struct ntr_err *e)
+{
+	ntr_autojson json_t *reply = NULL;
+	int fds[3] = {lower, next->fd, next->work_fd};
+	int r = ntr_initlink_do(l->link, json_pack("{s:s}", "op", op), fds, 3, &reply, NULL, e);
+
+	if (!r && ntr_json_bool(reply, "busy", false))
+		return -EBUSY;
+	if (!r && ret_killed)
+		*ret_killed += (unsigned)ntr_json_int(reply, "killed", 0);
+	return r;
+}
+
+int ntr_live_fold(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_options *o, struct ntr_err *e)
+{
+	ntr_auto(ntr_upper_close) struct ntr_upper next = {.fd = -1, .work_fd = -1};
+	ntr_autoclose int lower = -1;
+	uint64_t old_n = h->upper, old_base = h->base_root;
+	int r = prepare_next(l, h, o, NULL, &next, &lower, e);
+
+	if (r)
+		return r;
+	r = show_next(l, "fold", lower, &next, NULL, e);
+	if (!r)
+		return adopt_upper(l, &next, e);
+	record_upper(l->store, h, old_n, old_base, NULL);
+	ntr_upper_trash(l->store, h->sid, next.n);
+	return r;
+}
+
+int ntr_live_swap(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_options *o,
+        const struct ntr_commit *to, unsigned *ret_killed, struct ntr_err *e)
+{
+	ntr_auto(ntr_upper_close) struct ntr_upper next = {.fd = -1, .work_fd = -1};
+	ntr_autoclose int lower = -1;
+	int r = prepare_next(l, h, o, to, &next, &lower, e);
+
+	if (!r)
+		r = show_next(l, "swap", lower, &next, ret_killed, e);
+	if (r)
+		return r;
+	l->background = 0;
+	l->dirty = false;
+	return adopt_upper(l, &next, e);
+}
+
+int ntr_live_open(
+        struct ntr_live *l, const char *path, int flags, unsigned mode, int *ret_fd, struct ntr_err *e)
+{
+	return ntr_initlink_do(l->link,
+	        json_pack("{s:s,s:o,s:i,s:i}", "op", "open", "path", ntr_json_bytes(path, strlen(path)),
+	                "flags", flags, "mode", (int)mode),
+	        NULL, 0, NULL, ret_fd, e);
+}

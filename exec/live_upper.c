@@ -1,0 +1,263 @@
+#include "live_upper.h"
+#include "../base/util.h"
+#include "../fs/inode.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+
+static void dir_name(uint64_t sid, uint64_t n, const char *rest, char buf[96])
+{
+	snprintf(buf, 96, "upper/%llu.%llu%s", (unsigned long long)sid, (unsigned long long)n, rest);
+}
+
+static int set_root_xattr(void *user, const char *name, const uint8_t *val, size_t len)
+{
+	/* A user may not set trusted.* or an ACL the filesystem lacks: absorb then sees no such attribute in
+	 * upper, and leaves the tree's alone only if it was never there; so failing here is right. */
+	return fsetxattr(*(int *)user, name, val, len, 0) ? -errno : 0;
+}
+
+/* The merged root directory shows upper's attributes: they must be the tree's. */
+static int dress_root(struct ntr_store *s, uint64_t root, int fd)
+{
+	struct ntr_snap snap = ntr_snap_root(s, root);
+	struct ntr_inode *in = malloc(sizeof *in);
+	struct timespec ts[2];
+	int r;
+
+	if (!in)
+		return -ENOMEM;
+	r = ntr_inode_get(&snap, NTR_INO_ROOT, in);
+	if (!r && geteuid() == 0 && fchown(fd, ntr_store_uid_out(s, in->uid), ntr_store_gid_out(s, in->gid)))
+		r = -errno;
+	if (!r && (in->flags & NTR_INODE_HAS_XATTR))
+		r = ntr_xattr_each(&snap, NTR_INO_ROOT, set_root_xattr, &fd);
+	if (!r && fchmod(fd, in->mode & 07777))
+		r = -errno;
+	if (!r) {
+		ts[0] = in->atime;
+		ts[1] = in->mtime;
+		if (futimens(fd, ts))
+			r = -errno;
+	}
+	free(in);
+	return r;
+}
+
+static int write_base(int dir, uint64_t base_root)
+{
+	ntr_autoclose int fd = openat(dir, "base", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	char line[32];
+	int n = snprintf(line, sizeof line, "%016llx\n", (unsigned long long)base_root);
+
+	if (fd < 0)
+		return -errno;
+	return ntr_write_all(fd, line, (size_t)n);
+}
+
+int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_root, struct ntr_upper *ret,
+        struct ntr_err *e)
+{
+	ntr_autoclose int dir = -1, u = -1, w = -1;
+	int store = ntr_store_dirfd(s), r;
+	char name[96];
+
+	ntr_upper_trash(s, sid, n);
+	dir_name(sid, n, "", name);
+	if (mkdirat(store, "upper", 0700) && errno != EEXIST)
+		return ntr_err_set(e, -errno, "make %s/upper", ntr_store_path(s));
+	if (mkdirat(store, name, 0700))
+		return ntr_err_set(e, -errno, "make %s/%s", ntr_store_path(s), name);
+	dir = openat(store, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir < 0 || mkdirat(dir, "u", 0700) || mkdirat(dir, "w", 0700))
+		return ntr_err_set(e, -errno, "make %s/%s", ntr_store_path(s), name);
+	u = openat(dir, "u", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	w = openat(dir, "w", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (u < 0 || w < 0)
+		return ntr_err_set(e, -errno, "open %s/%s", ntr_store_path(s), name);
+	r = write_base(dir, base_root);
+	if (!r)
+		r = dress_root(s, base_root, u);
+	if (r)
+		return ntr_err_default(e, r, "prepare %s/%s", ntr_store_path(s), name);
+	*ret = (struct ntr_upper){.sid = sid,
+	        .n = n,
+	        .base_root = base_root,
+	        .fd = ntr_steal_fd(&u),
+	        .work_fd = ntr_steal_fd(&w)};
+	return 0;
+}
+
+int ntr_upper_open(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_upper *ret)
+{
+	char name[96];
+	int fd;
+
+	dir_name(sid, n, "/u", name);
+	fd = openat(ntr_store_dirfd(s), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	*ret = (struct ntr_upper){.sid = sid, .n = n, .fd = fd, .work_fd = -1};
+	return 0;
+}
+
+void ntr_upper_close(struct ntr_upper *u)
+{
+	ntr_closep(&u->fd);
+	ntr_closep(&u->work_fd);
+	u->fd = u->work_fd = -1;
+}
+
+/* Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); 0 when it is gone. With the
+ * pid it names one process for ever. */
+static uint64_t proc_start(pid_t pid)
+{
+	ntr_autofree char *text = NULL;
+	char path[64], *p;
+	unsigned long long v = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+	if (ntr_read_file(AT_FDCWD, path, 4096, &text, NULL) || !(p = strrchr(text, ')')))
+		return 0;
+	if (sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+	            &v) != 1)
+		return 0;
+	return v;
+}
+
+int ntr_upper_note_init(struct ntr_store *s, const struct ntr_upper *u, pid_t pid, uint64_t mntns)
+{
+	ntr_autoclose int fd = -1;
+	char name[96], line[96];
+	int n;
+
+	dir_name(u->sid, u->n, "/init", name);
+	fd = openat(ntr_store_dirfd(s), name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return -errno;
+	n = snprintf(line, sizeof line, "%d %llu %llu\n", (int)pid, (unsigned long long)proc_start(pid),
+	        (unsigned long long)mntns);
+	return ntr_write_all(fd, line, (size_t)n);
+}
+
+int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n)
+{
+	char from[96], to[128];
+
+	dir_name(sid, n, "", from);
+	for (unsigned i = 0; i < 1000; i++) {
+		snprintf(to, sizeof to, "upper/trash.%llu.%llu.%u", (unsigned long long)sid,
+		        (unsigned long long)n, i);
+		if (!renameat2(ntr_store_dirfd(s), from, ntr_store_dirfd(s), to, 1 /* RENAME_NOREPLACE */))
+			return 0;
+		if (errno == ENOENT)
+			return 0;
+		if (errno != EEXIST)
+			return -errno;
+	}
+	return -EEXIST;
+}
+
+void ntr_upper_sweep(struct ntr_store *s)
+{
+	int fd = openat(ntr_store_dirfd(s), "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	struct dirent *en;
+
+	if (!d)
+		return;
+	while ((en = readdir(d)))
+		if (!strncmp(en->d_name, "trash.", 6))
+			ntr_rm_rf(dirfd(d), en->d_name);
+	closedir(d);
+}
+
+int ntr_upper_each(struct ntr_store *s, int (*fn)(void *user, uint64_t sid, uint64_t n), void *user)
+{
+	int fd = openat(ntr_store_dirfd(s), "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
+	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+	unsigned long long sid, n;
+	struct dirent *en;
+
+	if (!d)
+		return 0;
+	while (!r && (en = readdir(d)))
+		if (en->d_name[0] >= '0' && en->d_name[0] <= '9' &&
+		        sscanf(en->d_name, "%llu.%llu", &sid, &n) == 2)
+			r = fn(user, sid, n);
+	closedir(d);
+	return r;
+}
+
+static uint64_t ns_of(const char *pid)
+{
+	char path[64], link[64];
+	unsigned long long v = 0;
+	ssize_t k;
+
+	snprintf(path, sizeof path, "/proc/%.20s/ns/mnt", pid);
+	k = readlink(path, link, sizeof link - 1);
+	if (k <= 0)
+		return 0;
+	link[k] = '\0';
+	return sscanf(link, "mnt:[%llu]", &v) == 1 ? v : 0;
+}
+
+static unsigned kill_pass(uint64_t mntns)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *en;
+	unsigned n = 0;
+
+	while (d && (en = readdir(d))) {
+		pid_t pid = (pid_t)strtol(en->d_name, NULL, 10);
+
+		if (pid <= 1 || pid == getpid() || ns_of(en->d_name) != mntns)
+			continue;
+		if (!kill(pid, SIGKILL))
+			n++;
+	}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+unsigned ntr_kill_namespace(uint64_t mntns)
+{
+	unsigned total = 0, n;
+
+	if (!mntns || mntns == ns_of("self"))
+		return 0;
+	/* A killed process keeps its namespace until it has let go of its files; a fork bomb makes new ones.
+	 */
+	for (int i = 0; i < 2000 && (n = kill_pass(mntns)); i++) {
+		total = NTR_MAX(total, n);
+		usleep(i < 10 ? 1000 : 5000);
+	}
+	return total;
+}
+
+void ntr_upper_end_leftovers(struct ntr_store *s, uint64_t sid, uint64_t n)
+{
+	ntr_autofree char *text = NULL;
+	unsigned long long start = 0, mntns = 0;
+	char name[96];
+	int pid = 0;
+
+	dir_name(sid, n, "/init", name);
+	if (ntr_read_file(ntr_store_dirfd(s), name, 4096, &text, NULL) ||
+	        sscanf(text, "%d %llu %llu", &pid, &start, &mntns) != 3)
+		return;
+	/* An orphaned supervisor ends its session by itself; give it the time to do so. */
+	for (int i = 0; i < 200 && pid > 1 && start && proc_start(pid) == start; i++) {
+		if (i == 100)
+			kill(pid, SIGKILL);
+		usleep(10000);
+	}
+	ntr_kill_namespace(mntns);
+}

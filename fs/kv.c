@@ -1,0 +1,267 @@
+#include "kv_impl.h"
+
+#include "../base/util.h"
+
+#include <errno.h>
+
+struct ntr_kv_iter {
+	rocksdb_iterator_t *it;
+	rocksdb_readoptions_t *read;
+};
+
+int ntr_kv_errno(const char *text)
+{
+	static const struct {
+		const char *part;
+		int code;
+	} map[] = {
+	        {"No space left", -ENOSPC},
+	        {"Disk quota exceeded", -ENOSPC},
+	        {"File too large", -ENOSPC},
+	        {"lock hold by current process", -EBUSY},
+	        {"While lock file", -EBUSY},
+	        {"Corruption", -EUCLEAN},
+	        {"Permission denied", -EACCES},
+	        {"Read-only file system", -EROFS},
+	        {"Too many open files", -EMFILE},
+	        {"Not implemented: Not supported operation in read only mode", -EROFS},
+	        {"No such file or directory", -ENOENT},
+	};
+
+	if (!text)
+		return 0;
+	for (size_t i = 0; i < NTR_COUNT(map); i++)
+		if (strstr(text, map[i].part))
+			return map[i].code;
+	return -EIO;
+}
+
+int ntr_kv_fail(struct ntr_err *e, char *text, const char *what)
+{
+	int r = ntr_kv_errno(text);
+
+	if (!r)
+		return 0;
+	ntr_err_set(e, r, "%s", what);
+	ntr_err_why(e, "%s", text);
+	if (r == -ENOSPC)
+		ntr_err_todo(e, "free space on the store's filesystem; writing goes on by itself");
+	else if (r == -EBUSY)
+		ntr_err_todo(e, "end the process that has it open");
+	else if (r == -EUCLEAN)
+		ntr_err_todo(e, "run ntr fsck");
+	rocksdb_free(text);
+	return r;
+}
+
+static int fault(struct ntr_kv *kv, const char *op, struct ntr_err *e)
+{
+	int r = 0;
+
+	if (!kv->has_fault)
+		return 0;
+	pthread_mutex_lock(&kv->fault_lock);
+	if (kv->fault)
+		r = kv->fault(kv->fault_user, ++kv->fault_number, op);
+	pthread_mutex_unlock(&kv->fault_lock);
+	return r ? ntr_err_set(e, r, "%s the database", op) : 0;
+}
+
+void ntr_kv_set_fault(struct ntr_kv *kv, ntr_kv_fault_fn fn, void *user)
+{
+	pthread_mutex_lock(&kv->fault_lock);
+	kv->fault = fn;
+	kv->fault_user = user;
+	kv->fault_number = 0;
+	kv->has_fault = fn != NULL;
+	pthread_mutex_unlock(&kv->fault_lock);
+}
+
+int ntr_kv_get(struct ntr_kv *kv, enum ntr_cf cf, const void *key, size_t klen, struct ntr_kv_pin *ret)
+{
+	char *text = NULL;
+	rocksdb_pinnableslice_t *s = rocksdb_get_pinned_cf(kv->db, kv->read, kv->cf[cf], key, klen, &text);
+	int r = ntr_kv_errno(text);
+
+	*ret = (struct ntr_kv_pin){0};
+	if (text) {
+		rocksdb_free(text);
+		return r == -ENOENT ? -EUCLEAN : r; /* a table file is missing */
+	}
+	if (!s)
+		return -ENOENT;
+	ret->data = (const uint8_t *)rocksdb_pinnableslice_value(s, &ret->len);
+	ret->handle = s;
+	return 0;
+}
+
+void ntr_kv_unpin(struct ntr_kv_pin *p)
+{
+	if (p->handle)
+		rocksdb_pinnableslice_destroy(p->handle);
+	*p = (struct ntr_kv_pin){0};
+}
+
+struct ntr_kv_batch *ntr_kv_batch_new(void)
+{
+	struct ntr_kv_batch *b = calloc(1, sizeof(*b));
+
+	if (b)
+		b->b = rocksdb_writebatch_create();
+	return b;
+}
+
+void ntr_kv_batch_free(struct ntr_kv_batch *b)
+{
+	if (!b)
+		return;
+	rocksdb_writebatch_destroy(b->b);
+	free(b);
+}
+
+void ntr_kv_batch_put(struct ntr_kv_batch *b, struct ntr_kv *kv, enum ntr_cf cf, const void *key, size_t klen,
+        const void *val, size_t vlen)
+{
+	rocksdb_writebatch_put_cf(b->b, kv->cf[cf], key, klen, val, vlen);
+}
+
+void ntr_kv_batch_del(struct ntr_kv_batch *b, struct ntr_kv *kv, enum ntr_cf cf, const void *key, size_t klen)
+{
+	rocksdb_writebatch_delete_cf(b->b, kv->cf[cf], key, klen);
+}
+
+size_t ntr_kv_batch_bytes(const struct ntr_kv_batch *b)
+{
+	size_t n;
+
+	rocksdb_writebatch_data(b->b, &n);
+	return n;
+}
+
+void ntr_kv_batch_clear(struct ntr_kv_batch *b)
+{
+	rocksdb_writebatch_clear(b->b);
+}
+
+int ntr_kv_write(struct ntr_kv *kv, struct ntr_kv_batch *b, enum ntr_kv_mode mode, struct ntr_err *e)
+{
+	char *text = NULL;
+	int r = fault(kv, "write to", e);
+
+	if (r)
+		return r;
+	pthread_rwlock_rdlock(&kv->log_lock);
+	rocksdb_write(kv->db, kv->write[mode], b->b, &text);
+	pthread_rwlock_unlock(&kv->log_lock);
+	return ntr_kv_fail(e, text, "write to the database");
+}
+
+int ntr_kv_sync_wal(struct ntr_kv *kv, struct ntr_err *e)
+{
+	char *text = NULL;
+	int r = fault(kv, "sync", e);
+
+	if (r)
+		return r;
+	rocksdb_flush_wal(kv->db, 1, &text);
+	return ntr_kv_fail(e, text, "sync the database's log");
+}
+
+int ntr_kv_flush(struct ntr_kv *kv, enum ntr_cf cf, struct ntr_err *e)
+{
+	rocksdb_flushoptions_t *o;
+	char *text = NULL;
+	int r = fault(kv, "flush", e);
+
+	if (r)
+		return r;
+	o = rocksdb_flushoptions_create();
+	rocksdb_flushoptions_set_wait(o, 1);
+	rocksdb_flush_cf(kv->db, o, kv->cf[cf], &text);
+	rocksdb_flushoptions_destroy(o);
+	return ntr_kv_fail(e, text, "flush the database");
+}
+
+struct ntr_kv_iter *ntr_kv_iter_new(struct ntr_kv *kv, enum ntr_cf cf, bool fill_cache)
+{
+	struct ntr_kv_iter *it = calloc(1, sizeof(*it));
+
+	if (!it)
+		return NULL;
+	it->read = rocksdb_readoptions_create();
+	rocksdb_readoptions_set_fill_cache(it->read, fill_cache);
+	it->it = rocksdb_create_iterator_cf(kv->db, it->read, kv->cf[cf]);
+	return it;
+}
+
+void ntr_kv_iter_free(struct ntr_kv_iter *it)
+{
+	if (!it)
+		return;
+	rocksdb_iter_destroy(it->it);
+	rocksdb_readoptions_destroy(it->read);
+	free(it);
+}
+
+void ntr_kv_iter_seek(struct ntr_kv_iter *it, const void *from, size_t n)
+{
+	rocksdb_iter_seek(it->it, from, n);
+}
+
+void ntr_kv_iter_seek_last(struct ntr_kv_iter *it)
+{
+	rocksdb_iter_seek_to_last(it->it);
+}
+
+void ntr_kv_iter_next(struct ntr_kv_iter *it)
+{
+	if (rocksdb_iter_valid(it->it))
+		rocksdb_iter_next(it->it);
+}
+
+bool ntr_kv_iter_valid(
+        const struct ntr_kv_iter *it, const uint8_t **key, size_t *klen, const uint8_t **val, size_t *vlen)
+{
+	size_t n;
+
+	if (!rocksdb_iter_valid(it->it))
+		return false;
+	if (key)
+		*key = (const uint8_t *)rocksdb_iter_key(it->it, klen ? klen : &n);
+	if (val)
+		*val = (const uint8_t *)rocksdb_iter_value(it->it, vlen ? vlen : &n);
+	return true;
+}
+
+int ntr_kv_iter_error(const struct ntr_kv_iter *it)
+{
+	char *text = NULL;
+	int r;
+
+	rocksdb_iter_get_error(it->it, &text);
+	r = ntr_kv_errno(text);
+	if (text)
+		rocksdb_free(text);
+	return r == -ENOENT ? -EUCLEAN : r;
+}
+
+uint64_t ntr_kv_disk_bytes(struct ntr_kv *kv, enum ntr_cf cf)
+{
+	uint64_t n = 0;
+
+	rocksdb_property_int_cf(kv->db, kv->cf[cf], "rocksdb.live-sst-files-size", &n);
+	return n;
+}
+
+uint64_t ntr_kv_memory_bytes(struct ntr_kv *kv)
+{
+	uint64_t n, sum = rocksdb_cache_get_usage(kv->cache);
+
+	for (int i = 0; i < NTR_CF_COUNT; i++) {
+		if (!rocksdb_property_int_cf(kv->db, kv->cf[i], "rocksdb.size-all-mem-tables", &n))
+			sum += n;
+		if (!rocksdb_property_int_cf(kv->db, kv->cf[i], "rocksdb.estimate-table-readers-mem", &n))
+			sum += n;
+	}
+	return sum;
+}

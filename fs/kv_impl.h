@@ -1,0 +1,45 @@
+/* kv_impl: what the files of the kv module share. */
+#ifndef NTR_FS_KV_IMPL_H
+#define NTR_FS_KV_IMPL_H
+
+#include "kv.h"
+
+#include <pthread.h>
+#include <rocksdb/c.h>
+#include <stdatomic.h>
+
+struct ntr_kv {
+	rocksdb_t *db;
+	rocksdb_column_family_handle_t *cf[NTR_CF_COUNT];
+	rocksdb_options_t *options[NTR_CF_COUNT]; /* the first one is the database's too */
+	rocksdb_cache_t *cache;
+	rocksdb_writeoptions_t *write[NTR_KV_NO_WAL + 1];
+	rocksdb_readoptions_t *read;
+	char *dir;
+	bool read_only;
+	pthread_rwlock_t log_lock; /* shared: a write is under way; exclusive: the logs stand still */
+
+	pthread_mutex_t fault_lock;
+	_Atomic bool has_fault;
+	ntr_kv_fault_fn fault;
+	void *fault_user;
+	uint64_t fault_number;
+};
+
+struct ntr_kv_batch {
+	rocksdb_writebatch_t *b;
+};
+
+/* RocksDB's error text as a negative errno; takes the text (0 when it is NULL). */
+int ntr_kv_errno(const char *text);
+/* The same with words: "WHAT: RocksDB's text". Frees text. */
+int ntr_kv_fail(struct ntr_err *e, char *text, const char *what);
+extern const char *const ntr_kv_family_names[NTR_CF_COUNT];
+/* Fresh options of one family; those of the first one become the database's with ntr_kv_database_options. */
+rocksdb_options_t *ntr_kv_family_options(enum ntr_cf cf, rocksdb_cache_t *cache);
+void ntr_kv_database_options(rocksdb_options_t *o, bool create);
+/* Checks every record in the first size bytes of a write-ahead log. torn: the last one may be cut short. 0,
+ * -EUCLEAN, or what reading it said. */
+int ntr_kv_log_check(int fd, uint64_t size, bool torn);
+
+#endif

@@ -1,0 +1,165 @@
+/* Options, opening and closing: what is measured best for this store is written down here and nowhere else.
+ */
+#include "kv_impl.h"
+
+#include "../base/util.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#define MIB ((size_t)1 << 20)
+
+const char *const ntr_kv_family_names[NTR_CF_COUNT] = {"default", "node", "chunk", "cidx"};
+
+static int files_limit(void)
+{
+	struct rlimit l;
+
+	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur / 4 >= 512)
+		return 512;
+	return (int)NTR_MAX(l.rlim_cur / 4, (rlim_t)64);
+}
+
+void ntr_kv_database_options(rocksdb_options_t *o, bool create)
+{
+	rocksdb_options_set_create_if_missing(o, create);
+	rocksdb_options_set_create_missing_column_families(o, 1);
+	rocksdb_options_set_max_background_jobs(o, 2);
+	rocksdb_options_set_bytes_per_sync(o, MIB);
+	rocksdb_options_set_wal_bytes_per_sync(o, MIB);
+	rocksdb_options_set_max_total_wal_size(o, 256 * MIB);
+	rocksdb_options_set_db_write_buffer_size(o, 128 * MIB);
+	rocksdb_options_set_max_open_files(o, files_limit());
+	rocksdb_options_set_skip_stats_update_on_db_open(o, 1);
+	rocksdb_options_set_stats_dump_period_sec(o, 0);
+	rocksdb_options_set_stats_persist_period_sec(o, 0);
+	rocksdb_options_set_info_log_level(o, 2); /* warnings */
+	rocksdb_options_set_keep_log_file_num(o, 3);
+	rocksdb_options_set_max_log_file_size(o, MIB);
+	/* Only this mode never opened a broken tree after damage to the log (docs/store-format.md, crash
+	 * rules). */
+	rocksdb_options_set_wal_recovery_mode(o, rocksdb_point_in_time_recovery);
+}
+
+static void table_options(rocksdb_options_t *o, rocksdb_cache_t *cache, size_t block)
+{
+	rocksdb_block_based_table_options_t *t = rocksdb_block_based_options_create();
+
+	rocksdb_block_based_options_set_block_cache(t, cache);
+	rocksdb_block_based_options_set_block_size(t, block);
+	rocksdb_block_based_options_set_checksum(t, 4); /* XXH3: this build has no hardware CRC */
+	rocksdb_block_based_options_set_cache_index_and_filter_blocks(t, 1);
+	rocksdb_block_based_options_set_pin_l0_filter_and_index_blocks_in_cache(t, 1);
+	rocksdb_block_based_options_set_filter_policy(t, rocksdb_filterpolicy_create_bloom_full(10));
+	rocksdb_options_set_block_based_table_factory(o, t);
+	rocksdb_block_based_options_destroy(t);
+}
+
+rocksdb_options_t *ntr_kv_family_options(enum ntr_cf cf, rocksdb_cache_t *cache)
+{
+	rocksdb_options_t *o = rocksdb_options_create();
+	bool big = cf == NTR_CF_NODE || cf == NTR_CF_CHUNK;
+
+	rocksdb_options_set_level_compaction_dynamic_level_bytes(o, 1);
+	rocksdb_options_set_write_buffer_size(o, big ? 32 * MIB : 8 * MIB);
+	rocksdb_options_set_max_write_buffer_number(o, 3);
+	if (cf == NTR_CF_CHUNK) {
+		rocksdb_options_set_compression(o, rocksdb_zstd_compression);
+		rocksdb_options_set_compression_options(o, -14, 1, 0, 0);
+	} else {
+		rocksdb_options_set_compression(o, rocksdb_lz4_compression);
+	}
+	table_options(o, cache, cf == NTR_CF_CHUNK ? 64 << 10 : cf == NTR_CF_NODE ? 16 << 10 : 4 << 10);
+	return o;
+}
+
+static void options_make(struct ntr_kv *kv, const struct ntr_kv_options *o)
+{
+	kv->cache = rocksdb_cache_create_lru(o->cache_bytes ? o->cache_bytes : 64 * MIB);
+	for (int i = 0; i < NTR_CF_COUNT; i++)
+		kv->options[i] = ntr_kv_family_options((enum ntr_cf)i, kv->cache);
+	ntr_kv_database_options(kv->options[0], o->create);
+	for (int i = 0; i <= NTR_KV_NO_WAL; i++)
+		kv->write[i] = rocksdb_writeoptions_create();
+	rocksdb_writeoptions_set_sync(kv->write[NTR_KV_SYNC], 1);
+	rocksdb_writeoptions_disable_WAL(kv->write[NTR_KV_NO_WAL], 1);
+	kv->read = rocksdb_readoptions_create();
+}
+
+static void options_free(struct ntr_kv *kv)
+{
+	for (int i = 0; i < NTR_CF_COUNT; i++)
+		if (kv->options[i])
+			rocksdb_options_destroy(kv->options[i]);
+	for (int i = 0; i <= NTR_KV_NO_WAL; i++)
+		if (kv->write[i])
+			rocksdb_writeoptions_destroy(kv->write[i]);
+	if (kv->read)
+		rocksdb_readoptions_destroy(kv->read);
+	if (kv->cache)
+		rocksdb_cache_destroy(kv->cache);
+}
+
+static bool database_exists(const char *dir)
+{
+	ntr_autofree char *current = ntr_sprintf("%s/CURRENT", dir);
+
+	return current && !access(current, F_OK);
+}
+
+static int database_open(struct ntr_kv *kv, struct ntr_err *e)
+{
+	const rocksdb_options_t *const *o = (const rocksdb_options_t *const *)kv->options;
+	char what[300], *text = NULL;
+
+	if (kv->read_only)
+		kv->db = rocksdb_open_for_read_only_column_families(
+		        o[0], kv->dir, NTR_CF_COUNT, ntr_kv_family_names, o, kv->cf, 0, &text);
+	else
+		kv->db = rocksdb_open_column_families(
+		        o[0], kv->dir, NTR_CF_COUNT, ntr_kv_family_names, o, kv->cf, &text);
+	if (!text)
+		return 0;
+	snprintf(what, sizeof(what), "open database %.250s", kv->dir);
+	return ntr_kv_fail(e, text, what);
+}
+
+int ntr_kv_open(const char *dir, const struct ntr_kv_options *o, struct ntr_kv **ret, struct ntr_err *e)
+{
+	struct ntr_kv *kv;
+	int r;
+
+	if ((!o->create || o->read_only) && !database_exists(dir))
+		return ntr_err_set(e, -ENOENT, "open database %.300s", dir);
+	kv = calloc(1, sizeof(*kv));
+	if (!kv)
+		return ntr_err_set(e, -ENOMEM, "open database %.300s", dir);
+	pthread_mutex_init(&kv->fault_lock, NULL);
+	pthread_rwlock_init(&kv->log_lock, NULL);
+	kv->read_only = o->read_only;
+	kv->dir = strdup(dir);
+	options_make(kv, o);
+	r = kv->dir ? database_open(kv, e) : ntr_err_set(e, -ENOMEM, "open database %.300s", dir);
+	if (r) {
+		ntr_kv_close(kv);
+		return r;
+	}
+	*ret = kv;
+	return 0;
+}
+
+void ntr_kv_close(struct ntr_kv *kv)
+{
+	if (!kv)
+		return;
+	for (int i = 0; kv->db && i < NTR_CF_COUNT; i++)
+		rocksdb_column_family_handle_destroy(kv->cf[i]);
+	if (kv->db)
+		rocksdb_close(kv->db);
+	options_free(kv);
+	pthread_mutex_destroy(&kv->fault_lock);
+	pthread_rwlock_destroy(&kv->log_lock);
+	free(kv->dir);
+	free(kv);
+}

@@ -1,0 +1,172 @@
+/* store_dir: a store's directory: making it, the lock file, and the side file STORE/synced. */
+#include "store_impl.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+enum { SYNCED_DIGITS = 20 };
+
+/* What a store's directory may hold. lost+found: a store can have a file system of its own. */
+static bool is_ours(const char *name)
+{
+	static const char *const ours[] = {
+	        ".", "..", "db", "lock", "synced", "upper", "versions", "lost+found"};
+
+	for (size_t i = 0; i < NTR_COUNT(ours); i++)
+		if (!strcmp(name, ours[i]))
+			return true;
+	return false;
+}
+
+/* Refuses to make a store among foreign files. */
+static int check_free(const char *path, struct ntr_err *e)
+{
+	DIR *d = opendir(path);
+	struct dirent *en;
+	int r = 0;
+
+	if (!d)
+		return ntr_err_set(e, -errno, "read the folder '%s'", path);
+	while (!r && (en = readdir(d)))
+		if (!is_ours(en->d_name)) {
+			r = ntr_err_set(e, -ENOTEMPTY, "make a store at '%s'", path);
+			ntr_err_why(e, "it is no store, and not empty (it holds '%.200s')", en->d_name);
+			ntr_err_todo(e, "name a new or an empty folder");
+		}
+	closedir(d);
+	return r;
+}
+
+static int make_dir(const char *path, struct ntr_err *e)
+{
+	int r = ntr_mkdir_p(path, 0700);
+
+	if (r)
+		return ntr_err_set(e, r, "make the folder '%s'", path);
+	r = check_free(path, e);
+	if (!r && chmod(path, 0700))
+		r = ntr_err_set(e, -errno, "make '%s' private", path);
+	return r;
+}
+
+static int no_store(const char *path, int err, struct ntr_err *e)
+{
+	ntr_err_set(e, err, "open store '%s'", path);
+	if (err != -ENOENT && err != -ENOTDIR)
+		return err;
+	ntr_err_why(e, "there is no store");
+	ntr_err_todo(e, "check the path; a store is made when its first session is");
+	return err;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+	ntr_autofree char *p = ntr_sprintf("%s/%s", dir, name);
+
+	return p && !access(p, F_OK);
+}
+
+static int held_error(struct ntr_store *s, struct ntr_err *e)
+{
+	ntr_autofree char *pid = NULL, *comm = NULL, *proc = NULL;
+	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	ntr_err_set(e, -EBUSY, "open store '%s'", s->path);
+	if (!ntr_read_file(s->dirfd, "lock", 64, &pid, NULL))
+		pid[strcspn(pid, "\n")] = '\0';
+	if (pid && pid[0] && fd >= 0 && (proc = ntr_sprintf("%s/comm", pid)) &&
+	        !ntr_read_file(fd, proc, 64, &comm, NULL))
+		comm[strcspn(comm, "\n")] = '\0';
+	if (fd >= 0)
+		close(fd);
+	if (pid && pid[0])
+		ntr_err_why(e, "process %s%s%s%s has it open", pid, comm ? " (" : "", comm ? comm : "",
+		        comm ? ")" : "");
+	else
+		ntr_err_why(e, "another process has it open");
+	ntr_err_todo(e, "work through that process, or end it first (`ntr daemon stop` for the daemon)");
+	return -EBUSY;
+}
+
+/* The lock is flock's: it goes with the process, however that ends. The pid inside is for the message only.
+ */
+static int take_lock(struct ntr_store *s, struct ntr_err *e)
+{
+	char text[32];
+	int n;
+
+	s->lockfd = openat(s->dirfd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->lockfd < 0)
+		return ntr_err_set(e, -errno, "open the lock of store '%s'", s->path);
+	if (flock(s->lockfd, LOCK_EX | LOCK_NB))
+		return errno == EWOULDBLOCK ? held_error(s, e)
+		                            : ntr_err_set(e, -errno, "lock store '%s'", s->path);
+	n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
+	if (ftruncate(s->lockfd, 0) || pwrite(s->lockfd, text, (size_t)n, 0) != n)
+		return ntr_err_set(e, errno ? -errno : -EIO, "write the lock of store '%s'", s->path);
+	return 0;
+}
+
+static int make_children(struct ntr_store *s, struct ntr_err *e)
+{
+	static const char *const dirs[] = {"upper", "versions"};
+
+	for (size_t i = 0; i < NTR_COUNT(dirs); i++)
+		if (mkdirat(s->dirfd, dirs[i], 0700) && errno != EEXIST)
+			return ntr_err_set(e, -errno, "make '%s/%s'", s->path, dirs[i]);
+	return 0;
+}
+
+int ntr_store_dir_open(
+        struct ntr_store *s, const char *path, const struct ntr_store_options *o, struct ntr_err *e)
+{
+	bool have = exists(path, "db");
+	int r;
+
+	if (!have && !o->create)
+		return no_store(path, access(path, F_OK) ? -errno : -ENOENT, e);
+	if (!have && (r = make_dir(path, e)))
+		return r;
+	s->path = realpath(path, NULL);
+	if (!s->path)
+		return no_store(path, -errno, e);
+	s->dirfd = open(s->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (s->dirfd < 0)
+		return no_store(path, -errno, e);
+	if (o->read_only)
+		return 0;
+	r = take_lock(s, e);
+	return r ? r : make_children(s, e);
+}
+
+int ntr_store_synced_load(struct ntr_store *s, struct ntr_err *e)
+{
+	char text[SYNCED_DIGITS + 2] = "";
+	int flags = s->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+
+	s->syncedfd = openat(s->dirfd, "synced", flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (s->syncedfd < 0)
+		return s->read_only && errno == ENOENT ? 0
+		                                       : ntr_err_set(e, -errno, "open '%s/synced'", s->path);
+	if (pread(s->syncedfd, text, sizeof text - 1, 0) < 0)
+		return ntr_err_set(e, -errno, "read '%s/synced'", s->path);
+	s->synced = strtoull(text, NULL, 10);
+	return s->read_only ? 0 : ntr_store_synced_save(s, s->synced);
+}
+
+/* In place and unsynced: a value that is lost only weakens the next check, and it is never ahead of the
+ * database. */
+int ntr_store_synced_save(struct ntr_store *s, uint64_t commit)
+{
+	char text[SYNCED_DIGITS + 2];
+	int n = snprintf(text, sizeof text, "%0*" PRIu64 "\n", SYNCED_DIGITS, commit);
+
+	if (pwrite(s->syncedfd, text, (size_t)n, 0) != n)
+		return errno ? -errno : -EIO;
+	return 0;
+}

@@ -1,0 +1,303 @@
+/* Mounting and detaching, as root (or in a user namespace) by mount(2), else by fusermount3, with errors that
+ * say what to do. libfuse's own mounting is not used: it answers -1 for everything, and changes the process's
+ * environment. */
+#include "versions_impl.h"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+enum { CHILD_SOCKET = 3 };
+
+static int open_device(int *ret_fd, struct ntr_err *e)
+{
+	struct stat st;
+	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC), r = -errno;
+
+	if (fd >= 0) {
+		*ret_fd = fd;
+		return 0;
+	}
+	ntr_err_set(e, r, "open /dev/fuse");
+	if (r == -ENOENT || r == -ENODEV || r == -ENXIO) {
+		ntr_err_why(e,
+		        "the kernel's fuse module is not loaded, or this container was given no /dev/fuse");
+		ntr_err_todo(e, "run 'modprobe fuse' as root; for a container pass --device /dev/fuse");
+	} else if (r == -EACCES || r == -EPERM) {
+		unsigned mode = stat("/dev/fuse", &st) == 0 ? st.st_mode & 07777 : 0;
+
+		ntr_err_why(e, "permission denied (its mode is %04o)", mode);
+		ntr_err_todo(e, "run 'chmod 0666 /dev/fuse' as root; udev normally does");
+	}
+	return r;
+}
+
+static int mount_error(struct ntr_err *e, int r, const char *path)
+{
+	ntr_err_set(e, r, "mount the versions at '%s'", path);
+	if (r == -ENODEV) {
+		ntr_err_why(e, "the kernel has no fuse file system");
+		ntr_err_todo(e, "run 'modprobe fuse' as root");
+	} else if (r == -ENOTDIR || r == -ENOENT) {
+		ntr_err_todo(e, "make that directory first");
+	} else if (r == -ENOTCONN) {
+		ntr_err_why(e, "a dead FUSE mount lies there");
+		ntr_err_todo(e, "run 'fusermount3 -u -z %s', or 'umount -l' as root", path);
+	}
+	return r;
+}
+
+static int mount_directly(const char *path, int fd)
+{
+	char data[160];
+
+	snprintf(data, sizeof(data), "fd=%d,rootmode=40000,user_id=%u,group_id=%u,default_permissions%s", fd,
+	        (unsigned)getuid(), (unsigned)getgid(), geteuid() == 0 ? ",allow_other" : "");
+	if (mount("ntr", path, "fuse.ntr", MS_RDONLY | MS_NOSUID | MS_NODEV, data) == 0)
+		return 0;
+	return -errno;
+}
+
+/* ---- fusermount3 ---- */
+
+/* The environment with _FUSE_COMMFD, which names the socket that fusermount3 sends the device over. The
+ * strings stay environ's. */
+static char **helper_environ(char *commfd)
+{
+	size_t n = 0, k = 0;
+
+	while (environ[n])
+		n++;
+	char **env = calloc(n + 2, sizeof(*env));
+
+	if (!env)
+		return NULL;
+	for (size_t i = 0; i < n; i++)
+		if (strncmp(environ[i], "_FUSE_COMMFD", 12))
+			env[k++] = environ[i];
+	env[k] = commfd;
+	return env;
+}
+
+static int spawn_helper(char *const argv[], int sock, int errfd, pid_t *ret_pid)
+{
+	char commfd[32];
+
+	snprintf(commfd, sizeof(commfd), "_FUSE_COMMFD=%d", CHILD_SOCKET);
+	ntr_autofree char **env = helper_environ(commfd);
+	posix_spawn_file_actions_t fa;
+
+	if (!env || posix_spawn_file_actions_init(&fa))
+		return -ENOMEM;
+	/* glibc clears O_CLOEXEC also where both numbers are the same. */
+	int r = posix_spawn_file_actions_adddup2(&fa, errfd, STDERR_FILENO);
+
+	if (r == 0 && sock >= 0)
+		r = posix_spawn_file_actions_adddup2(&fa, sock, CHILD_SOCKET);
+	if (r == 0)
+		r = posix_spawnp(ret_pid, argv[0], &fa, NULL, argv, env);
+	posix_spawn_file_actions_destroy(&fa);
+	return -r;
+}
+
+/* 0 when the helper said so (or somebody else reaped it: then its work shows). */
+static int wait_helper(pid_t pid)
+{
+	int status = 0;
+	pid_t r;
+
+	do
+		r = waitpid(pid, &status, 0);
+	while (r < 0 && errno == EINTR);
+	return r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0) ? 0 : -EPERM;
+}
+
+static int receive_fd(int sock, int *ret_fd)
+{
+	union {
+		struct cmsghdr h;
+		char b[CMSG_SPACE(sizeof(int))];
+	} ctl;
+	char byte;
+	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
+	struct msghdr m = {
+	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl)};
+	ssize_t n;
+
+	do
+		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
+	while (n < 0 && errno == EINTR);
+	struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
+
+	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
+	        c->cmsg_len != CMSG_LEN(sizeof(int)))
+		return -EPERM;
+	memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
+	return 0;
+}
+
+/* What the helper printed, in one line. */
+static void helper_words(int errfd, char *out, size_t size)
+{
+	ssize_t n = pread(errfd, out, size - 1, 0);
+
+	out[n > 0 ? n : 0] = '\0';
+	out[strcspn(out, "\n")] = '\0';
+}
+
+static int helper_error(struct ntr_err *e, int r, const char *path, int errfd)
+{
+	char words[400];
+
+	helper_words(errfd, words, sizeof(words));
+	ntr_err_set(e, r, "mount the versions at '%s'", path);
+	if (r == -ENOENT) {
+		ntr_err_why(e, "an ordinary user mounts through fusermount3, and there is none");
+		ntr_err_todo(e, "install the package fuse3");
+	} else {
+		ntr_err_why(e, "%s", words[0] ? words : "fusermount3 failed");
+		ntr_err_todo(e, "check that the directory is yours, and that fusermount3 is set-uid root");
+	}
+	return r;
+}
+
+static int mount_by_helper(const char *path, int *ret_fd, struct ntr_err *e)
+{
+	char name[] = "fusermount3", o[] = "-o", dashes[] = "--";
+	char opts[] = "ro,nosuid,nodev,default_permissions,fsname=ntr,subtype=ntr";
+	ntr_autofree char *dir = strdup(path);
+	char *argv[] = {name, o, opts, dashes, dir, NULL};
+	int sv[2] = {-1, -1};
+	pid_t pid;
+
+	ntr_autoclose int errfd = memfd_create("ntr-fusermount", MFD_CLOEXEC);
+	if (!dir || errfd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
+		return ntr_err_set(e, dir ? -errno : -ENOMEM, "start fusermount3");
+	int r = spawn_helper(argv, sv[1], errfd, &pid);
+
+	close(sv[1]);
+	if (r == 0) {
+		r = receive_fd(sv[0], ret_fd);
+		int end = wait_helper(pid);
+
+		r = r ? r : end;
+	}
+	close(sv[0]);
+	return r ? helper_error(e, r, path, errfd) : 0;
+}
+
+int ntr_vmount(const char *path, int *ret_fd, struct ntr_err *e)
+{
+	ntr_autoclose int fd = -1;
+	int r = open_device(&fd, e);
+
+	if (r)
+		return r;
+	r = mount_directly(path, fd);
+	if (r == -EPERM)
+		return mount_by_helper(path, ret_fd, e);
+	if (r)
+		return mount_error(e, r, path);
+	*ret_fd = ntr_steal_fd(&fd);
+	return 0;
+}
+
+int ntr_mount_detach(const char *path)
+{
+	char name[] = "fusermount3", flags[] = "-uz", dashes[] = "--";
+	ntr_autofree char *dir = strdup(path);
+	char *argv[] = {name, flags, dashes, dir, NULL};
+	pid_t pid;
+
+	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+		return 0;
+	if (geteuid() == 0 || errno != EPERM)
+		return -errno;
+	ntr_autoclose int errfd = memfd_create("ntr-fusermount", MFD_CLOEXEC);
+	if (!dir || errfd < 0)
+		return -ENOMEM;
+	int r = spawn_helper(argv, -1, errfd, &pid);
+
+	return r ? r : wait_helper(pid);
+}
+
+/* ---- what is mounted ---- */
+
+/* mountinfo writes blanks, tabs, newlines and backslashes as three octal digits. */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	for (; *s; s++) {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
+			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
+			s += 3;
+		} else {
+			*to++ = *s;
+		}
+	}
+	*to = '\0';
+}
+
+/* "36 35 98:0 /root /mount/point …" */
+static bool parse_line(char *line, unsigned *major, unsigned *minor, char **ret_path)
+{
+	char *save = NULL, *f[5] = {0};
+
+	for (int i = 0; i < 5; i++)
+		f[i] = strtok_r(i ? NULL : line, " ", &save);
+	if (!f[4] || sscanf(f[2], "%u:%u", major, minor) != 2)
+		return false;
+	unescape(f[4]);
+	*ret_path = f[4];
+	return true;
+}
+
+int ntr_vmount_dev(const char *path, dev_t *ret)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	char *line = NULL;
+	size_t cap = 0;
+	int r = -ENOENT;
+
+	while (f && getline(&line, &cap, f) > 0) {
+		unsigned major, minor;
+		char *at;
+
+		/* the last of several is the one on top */
+		if (parse_line(line, &major, &minor, &at) && !strcmp(at, path)) {
+			*ret = makedev(major, minor);
+			r = 0;
+		}
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return r;
+}
+
+void ntr_vmount_readahead(dev_t dev, unsigned kib)
+{
+	char path[96];
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+	ntr_autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+	/* only root may; without it reads are merely shorter */
+	if (fd >= 0)
+		(void)!dprintf(fd, "%u", kib);
+}
+
+int ntr_mount_is_dead(const char *path)
+{
+	struct statfs st;
+
+	/* stat(2) might be answered from the kernel's caches: nothing here ever expires */
+	return statfs(path, &st) < 0 && errno == ENOTCONN;
+}

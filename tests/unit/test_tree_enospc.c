@@ -1,0 +1,160 @@
+/* A full filesystem: writes fail with -ENOSPC and change nothing, reads go on, and once there is room again
+ * writes work without the store being closed. In a small tmpfs of a mount namespace of our own. */
+#include "treefix.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+static int own_namespace(void)
+{
+	uid_t uid = getuid();
+	char map[64];
+	int fd;
+
+	if (!uid)
+		return unshare(CLONE_NEWNS) ? -errno : 0;
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		return -errno;
+	snprintf(map, sizeof(map), "0 %u 1", uid);
+	fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || write(fd, map, strlen(map)) < 0)
+		return -errno;
+	close(fd);
+	return 0;
+}
+
+static int put(struct treefix *f, enum ntr_kv_mode mode, enum ntr_cf cf, uint64_t k, const void *v, size_t n,
+        struct ntr_err *e)
+{
+	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();
+	uint8_t key[8];
+
+	ntr_put_be64(key, k);
+	ntr_kv_batch_put(b, f->kv, cf, key, 8, v, n);
+	return ntr_kv_write(f->kv, b, mode, e);
+}
+
+static void check(struct treefix *f, enum ntr_cf cf, uint64_t k, bool there)
+{
+	struct ntr_kv_pin p;
+	uint8_t key[8];
+
+	ntr_put_be64(key, k);
+	assert_int_equal(ntr_kv_get(f->kv, cf, key, 8, &p), there ? 0 : -ENOENT);
+	ntr_kv_unpin(&p);
+}
+
+/* Fills the filesystem but for about `leave` bytes. */
+static void eat_space(const char *path, size_t leave)
+{
+	static uint8_t block[65536];
+	ntr_autoclose int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	struct stat st;
+
+	assert_true(fd >= 0);
+	while (write(fd, block, sizeof(block)) > 0)
+		;
+	assert_int_equal(fstat(fd, &st), 0);
+	assert_int_equal(ftruncate(fd, st.st_size - (off_t)leave), 0);
+}
+
+/* Writes numbered values until one fails; returns how many there are now. */
+static uint64_t put_until_full(struct treefix *f, uint64_t n, uint64_t *rnd)
+{
+	static uint8_t value[60000];
+	struct ntr_err e = {0};
+	int r;
+
+	for (;; n++) {
+		treefix_fill(rnd, value, sizeof(value));
+		r = put(f, NTR_KV_SYNC, NTR_CF_META, n, value, sizeof(value), &e);
+		if (r)
+			break;
+	}
+	assert_int_equal(r, -ENOSPC);
+	assert_non_null(strstr(e.why, "No space left"));
+	assert_true(e.todo[0]);
+	return n;
+}
+
+static void recover(struct treefix *f, uint64_t key)
+{
+	uint64_t start = ntr_mono_ns();
+	int r;
+
+	while ((r = put(f, NTR_KV_SYNC, NTR_CF_META, key, "later", 5, NULL))) {
+		assert_int_equal(r, -ENOSPC);
+		assert_true(ntr_mono_ns() - start < 30000000000u);
+		usleep(20000);
+	}
+}
+
+static void check_all(struct treefix *f, uint64_t chunks, uint64_t n)
+{
+	for (uint64_t k = 0; k < chunks; k++)
+		check(f, NTR_CF_CHUNK, k, true);
+	for (uint64_t k = 0; k < n; k++)
+		check(f, NTR_CF_META, k, true);
+	check(f, NTR_CF_META, n, false);
+}
+
+/* A tmpfs on the folder, or a skipped test. */
+static void mount_small(struct treefix *f)
+{
+	int r = own_namespace();
+
+	if (!r && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+		r = -errno;
+	if (!r && mount("tmpfs", f->dir, "tmpfs", 0, "size=96m"))
+		r = -errno;
+	if (!r)
+		return;
+	print_message("no mount namespace of our own: %s\n", strerror(-r));
+	rmdir(f->dir);
+	skip();
+}
+
+static void test_full(void **state)
+{
+	static uint8_t value[60000];
+	uint64_t rnd = treefix_seed(), n, chunks = 0;
+	struct ntr_err e = {0};
+	struct treefix f;
+	char fill[300];
+
+	(void)state;
+	treefix_dir(&f);
+	mount_small(&f);
+	snprintf(fill, sizeof(fill), "%s/fill", f.dir);
+	treefix_open(&f, 0);
+	eat_space(fill, 1 << 20);
+	/* Logless writes go to memory; making them durable is what fails, and they stay readable. */
+	for (; chunks < 40; chunks++) {
+		treefix_fill(&rnd, value, sizeof(value));
+		assert_int_equal(put(&f, NTR_KV_NO_WAL, NTR_CF_CHUNK, chunks, value, sizeof(value), &e), 0);
+	}
+	n = put_until_full(&f, 0, &rnd);
+	check_all(&f, chunks, n);
+	assert_int_equal(ntr_kv_flush(f.kv, NTR_CF_CHUNK, &e), -ENOSPC);
+	check_all(&f, chunks, n);
+	assert_int_equal(unlink(fill), 0);
+	recover(&f, n++);
+	assert_int_equal(ntr_kv_flush(f.kv, NTR_CF_CHUNK, &e), 0);
+	check_all(&f, chunks, n);
+	assert_int_equal(ntr_kv_verify(f.kv, &e), 0);
+	treefix_close(&f);
+	treefix_open(&f, 0);
+	check_all(&f, chunks, n);
+	treefix_close(&f);
+	assert_int_equal(umount(f.dir), 0);
+	rmdir(f.dir);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {cmocka_unit_test(test_full)};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
