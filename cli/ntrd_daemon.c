@@ -3,7 +3,6 @@
 
 #include "../base/util.h"
 
-#include <bsd/unistd.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -13,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { LOG_MAX = 1 << 20 };
 

@@ -137,9 +137,10 @@ static int digits(int64_t v)
 static struct layout lay_out(const struct ntrd_stat_line *v, size_t n, int width)
 {
 	struct layout l = {0};
+	int least;
 
 	for (size_t i = 0; i < n; i++) {
-		l.name = NTR_MAX(l.name, (int)NTR_MIN(strlen(v[i].name), (size_t)INT32_MAX / 2));
+		l.name = NTR_MAX(l.name, (int)strlen(v[i].name));
 		if (v[i].added < 0)
 			l.number = NTR_MAX(l.number, 3);
 		else
@@ -150,7 +151,8 @@ static struct layout lay_out(const struct ntrd_stat_line *v, size_t n, int width
 	l.graph = (int)NTR_MIN(l.max_change, (int64_t)INT16_MAX);
 	if (l.name + l.number + 6 + l.graph <= width)
 		return l;
-	l.graph = NTR_MIN(l.graph, NTR_MAX(width * 3 / 8 - l.number - 6, 6));
+	least = NTR_MAX(width * 3 / 8 - l.number - 6, 6);
+	l.graph = NTR_MIN(l.graph, least);
 	if (l.name > width - l.number - 6 - l.graph)
 		l.name = width - l.number - 6 - l.graph;
 	else

@@ -50,22 +50,6 @@ int ntrd_op_put(struct ntrd_req *rq)
 
 /* ---- export */
 
-/* Unabsorbed work goes along, unless a call is running: then the head is what there is. */
-static int stage(struct ntrd_req *rq, const char *session)
-{
-	ntr_auto(ntr_commit_done) struct ntr_commit c = {0};
-	ntr_autojson json_t *info = NULL;
-	struct ntr_head h;
-	int r = ntr_session_get(ntr_ctl_store(rq->ctl), session, &h, rq->e);
-
-	if (r)
-		return r;
-	info = ntr_ctl_session_info(rq->ctl, &h);
-	return ntr_json_bool(info, "running", false)
-	               ? 0
-	               : ntr_ctl_commit(rq->ctl, session, "staged", NULL, &c, rq->e);
-}
-
 static int write_out(struct ntrd_req *rq, const struct ntr_commit *c, bool tar, const char *label)
 {
 	struct ntr_snap s = ntr_snap_root(ntr_ctl_store(rq->ctl), c->root);
@@ -93,7 +77,7 @@ int ntrd_op_export(struct ntrd_req *rq)
 		return ntrd_arg_bad(rq, "the member 'format' is missing");
 	if (format == 0 && (fstat(rq->fds[0], &st) || !S_ISDIR(st.st_mode)))
 		return ntrd_arg_bad(rq, "the descriptor is no directory");
-	r = rev ? 0 : stage(rq, session);
+	r = rev ? 0 : ntr_ctl_stage(rq->ctl, session, rq->e);
 	if (!r)
 		r = ntr_ctl_resolve(rq->ctl, session, rev ? rev : "HEAD", &c, &h, rq->e);
 	if (!r)
@@ -110,14 +94,17 @@ int ntrd_op_mount(struct ntrd_req *rq)
 {
 	const char *session = ntrd_arg_session(rq, "session", NTRD_REQUIRED);
 	const char *rev = ntrd_arg_bytes(rq, "rev", NTRD_OPTIONAL);
-	const char *where = ntrd_arg_bytes(rq, "where", NTRD_OPTIONAL);
+	const char *where = ntrd_arg_bytes(rq, "where", NTRD_REQUIRED);
+	pid_t pid;
+	uid_t uid;
 	int r = rq->bad;
 
 	if (r)
 		return r;
 	if (rq->nfds)
-		return ntr_ctl_mount_serve(rq->ctl, session, rev, rq->fds[0], where ? where : "", rq->e);
+		return ntr_ctl_mount_serve(rq->ctl, session, rev, where, rq->fds[0], rq->e);
 	if (geteuid())
 		return ntrd_arg_bad(rq, "an ordinary user's mount needs an open /dev/fuse");
-	return ntr_ctl_mount_fd(rq->ctl, session, rev, &rq->reply_fd, rq->e);
+	r = ntr_wire_peer(ntrd_conn_sock(rq->conn), &pid, &uid);
+	return r ? r : ntr_ctl_mount_fd(rq->ctl, session, rev, where, pid, &rq->reply_fd, rq->e);
 }

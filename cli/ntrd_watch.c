@@ -265,10 +265,12 @@ void ntrd_watch_remove(struct ntrd_watcher *w, uint64_t id)
 
 	pthread_mutex_lock(&w->lock);
 	en = find(w, id);
-	while (en->busy)
-		pthread_cond_wait(&w->idle, &w->lock);
-	epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, en->w.sock, NULL);
-	TAILQ_REMOVE(&w->entries, en, link);
+	if (en) {
+		while (en->busy)
+			pthread_cond_wait(&w->idle, &w->lock);
+		epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, en->w.sock, NULL);
+		TAILQ_REMOVE(&w->entries, en, link);
+	}
 	pthread_mutex_unlock(&w->lock);
 	free(en);
 }

@@ -12,8 +12,6 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-extern char **environ;
-
 struct ntr_initmsg {
 	struct ntr_initmsg *next;
 	json_t *msg;

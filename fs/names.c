@@ -33,8 +33,9 @@ static int check_free(
 
 	if (!r)
 		r = get_dir(s, dir, ret_dir);
-	if (!r)
-		r = ntr_dirent_get(s, dir, name, *ret_n, &ino, &dtype);
+	if (r)
+		return r;
+	r = ntr_dirent_get(s, dir, name, *ret_n, &ino, &dtype);
 	return !r ? -EEXIST : r == -ENOENT ? 0 : r;
 }
 

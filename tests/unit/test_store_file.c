@@ -10,8 +10,8 @@
 static struct fixture fx;
 static uint8_t *noise; /* NOISE bytes */
 enum { NOISE = (4 << 20) + 70000 };
-static const size_t sizes[] = {0, 1, 511, 512, 513, 4095, 4096, 65535, 65536, 65537, 131072, 1 << 20, (1 << 20) + 1,
-	(4 << 20) - 1, 4 << 20, (4 << 20) + 1, NOISE};
+static const size_t sizes[] = {0, 1, 511, 512, 513, 4095, 4096, 65535, 65536, 65537, 131072, 1 << 20,
+        (1 << 20) + 1, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, NOISE};
 
 static int setup(void **state)
 {
@@ -102,17 +102,18 @@ static unsigned groups_of(const struct ntr_snap *s, const struct ntr_inode *in)
 
 static void check_kind(const struct ntr_snap *s, const struct ntr_inode *in, size_t n)
 {
-	unsigned kind = !n ? NTR_DATA_NONE
-			: n <= 512	       ? NTR_DATA_INLINE
-			: n <= NTR_CHUNK_SIZE  ? NTR_DATA_CHUNK
-					       : NTR_DATA_EXTENTS;
+	unsigned kind = !n                    ? NTR_DATA_NONE
+	                : n <= 512            ? NTR_DATA_INLINE
+	                : n <= NTR_CHUNK_SIZE ? NTR_DATA_CHUNK
+	                                      : NTR_DATA_EXTENTS;
 
 	assert_int_equal(in->data_kind, kind);
 	assert_int_equal(groups_of(s, in), kind == NTR_DATA_EXTENTS ? (n + 4 * MIB - 1) / (4 * MIB) : 0);
 	assert_true(in->blocks == (n + 4095) / 4096 * 8);
 }
 
-static void sink_in_pieces(struct ntr_txn *t, struct ntr_inode *in, const uint8_t *data, size_t n, uint64_t *rnd)
+static void sink_in_pieces(
+        struct ntr_txn *t, struct ntr_inode *in, const uint8_t *data, size_t n, uint64_t *rnd)
 {
 	struct ntr_file_sink *k;
 	size_t max = fx_below(rnd, 2) ? 3000 : 300000;
@@ -245,7 +246,7 @@ static void ranges(const struct ntr_snap *s, const struct ntr_inode *in, char *b
 	while (off < in->size && !(r = ntr_file_seek(s, in, off, SEEK_DATA, &data))) {
 		assert_int_equal(ntr_file_seek(s, in, data, SEEK_HOLE, &hole), 0);
 		n += (size_t)snprintf(buf + n, size - n, "%s%ju-%ju", n ? " " : "", (uintmax_t)data >> 16,
-			((uintmax_t)hole + 65535) >> 16);
+		        ((uintmax_t)hole + 65535) >> 16);
 		off = hole;
 	}
 	assert_true(off >= in->size || r == -ENXIO);
@@ -266,7 +267,7 @@ static void fd_ranges(int fd, char *buf, size_t size)
 		off_t hole = lseek(fd, off, SEEK_HOLE);
 
 		n += (size_t)snprintf(buf + n, size - n, "%s%jd-%jd", n ? " " : "", (intmax_t)off >> 16,
-			((intmax_t)hole + 65535) >> 16);
+		        ((intmax_t)hole + 65535) >> 16);
 		off = hole;
 	}
 }
@@ -287,7 +288,8 @@ static void sparse_files(void **state)
 		write_chunk(fd, at[i]);
 	assert_int_equal(ftruncate(fd, (off_t)size), 0);
 	fd_ranges(fd, b, sizeof b);
-	assert_string_equal(b, "1-3 63-65 128-129 300-301 64000-64001"); /* else the file system has no holes */
+	assert_string_equal(
+	        b, "1-3 63-65 128-129 300-301 64000-64001"); /* else the file system has no holes */
 	new_file(t, &in);
 	take_fd(t, &in, fd, size, false);
 	assert_int_equal(ntr_name_create(t, NTR_INO_ROOT, "sparse", &in, NULL), 0);
@@ -313,7 +315,8 @@ static void sparse_files(void **state)
 	assert_string_equal(a, b);
 
 	/* The middle becomes a hole, a group's only chunk too; the last group gets a neighbour. */
-	assert_int_equal(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 64 * 65536, 300 * 65536), 0);
+	assert_int_equal(
+	        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 64 * 65536, 300 * 65536), 0);
 	write_chunk(fd, 64 * 1000 + 1);
 	take_fd(t, &in, fd, size, false);
 	ranges(ntr_txn_snap(t), &in, a, sizeof a);
@@ -477,7 +480,8 @@ static void damage_is_told(void **state)
 	assert_true(ntr_file_read(ntr_txn_snap(t), &in, 0, buf, 700) == -EUCLEAN);
 	in.data_kind = NTR_DATA_EXTENTS;
 	in.size = 200000;
-	assert_int_equal(ntr_txn_put(t, key, ntr_item_key64(key, in.ino, NTR_ITEM_EXTENT, 0, NULL, 0), "\1xx", 3), 0);
+	assert_int_equal(
+	        ntr_txn_put(t, key, ntr_item_key64(key, in.ino, NTR_ITEM_EXTENT, 0, NULL, 0), "\1xx", 3), 0);
 	assert_true(ntr_file_read(ntr_txn_snap(t), &in, 0, buf, 700) == -EUCLEAN);
 	assert_int_equal(ntr_file_seek(ntr_txn_snap(t), &in, 0, SEEK_DATA, &off), -EUCLEAN);
 	ntr_txn_abort(t);
@@ -487,16 +491,16 @@ int main(void)
 {
 #define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		WITH(boundary_sizes),
-		WITH(every_kind_to_every_other),
-		WITH(small_edit_of_a_large_file),
-		WITH(sparse_files),
-		WITH(only_holes),
-		WITH(zeros_are_data),
-		WITH(a_file_that_shrinks),
-		WITH(sink_holes_and_mistakes),
-		WITH(to_a_pipe),
-		WITH(damage_is_told),
+	        WITH(boundary_sizes),
+	        WITH(every_kind_to_every_other),
+	        WITH(small_edit_of_a_large_file),
+	        WITH(sparse_files),
+	        WITH(only_holes),
+	        WITH(zeros_are_data),
+	        WITH(a_file_that_shrinks),
+	        WITH(sink_holes_and_mistakes),
+	        WITH(to_a_pipe),
+	        WITH(damage_is_told),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -117,9 +117,18 @@ static void codec_is_compact(void **state)
 	(void)state;
 
 	memset(&in, 0, sizeof in);
-	in = (struct ntr_inode){.ino = 70000, .version = 70000, .tag = 1, .mode = S_IFREG | 0644,
-		.uid = NTR_OWNER_ID, .gid = NTR_OWNER_ID, .nlink = 1, .size = 12000, .blocks = 24, .parent = 69000,
-		.data_kind = NTR_DATA_CHUNK, .chunk = 5};
+	in = (struct ntr_inode){.ino = 70000,
+	        .version = 70000,
+	        .tag = 1,
+	        .mode = S_IFREG | 0644,
+	        .uid = NTR_OWNER_ID,
+	        .gid = NTR_OWNER_ID,
+	        .nlink = 1,
+	        .size = 12000,
+	        .blocks = 24,
+	        .parent = 69000,
+	        .data_kind = NTR_DATA_CHUNK,
+	        .chunk = 5};
 	in.mtime = (struct timespec){1700000000, 123456789};
 	in.atime = in.ctime = in.btime = (struct timespec){1700000100, 987654321};
 	assert_int_equal(ntr_inode_encode(&in, val, &len), 0);
@@ -195,11 +204,11 @@ static void codec_refuses_nonsense(void **state)
 	memset(&good, 0, sizeof good);
 	good.mode = S_IFREG | 0644;
 	assert_int_equal(ntr_inode_encode(&good, val, &len), 0);
-#define REFUSED(field, value)                                                                                          \
-	do {                                                                                                           \
-		in = good;                                                                                             \
-		in.field = value;                                                                                      \
-		assert_int_equal(ntr_inode_encode(&in, val, &len), -EINVAL);                                           \
+#define REFUSED(field, value)                                                \
+	do {                                                                 \
+		in = good;                                                   \
+		in.field = value;                                            \
+		assert_int_equal(ntr_inode_encode(&in, val, &len), -EINVAL); \
 	} while (0)
 	REFUSED(mode, 0644);
 	REFUSED(mode, S_IFREG | 0x10000);
@@ -405,7 +414,8 @@ static int stop_at_once(void *user, const char *name, const uint8_t *val, size_t
 	return 42;
 }
 
-static void check_xattr(const struct ntr_snap *s, uint64_t ino, const char *name, const uint8_t *want, size_t n)
+static void check_xattr(
+        const struct ntr_snap *s, uint64_t ino, const char *name, const uint8_t *want, size_t n)
 {
 	ntr_autofree uint8_t *got = NULL;
 	size_t len;
@@ -555,19 +565,19 @@ int main(void)
 {
 #define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(codec_round_trip),
-		cmocka_unit_test(codec_is_compact),
-		cmocka_unit_test(codec_refuses_damage),
-		cmocka_unit_test(codec_refuses_nonsense),
-		cmocka_unit_test(chunk_ids_of_items),
-		WITH(record_get_put),
-		WITH(hashes),
-		WITH(hash_cache_is_per_opening),
-		WITH(equal_hashes),
-		WITH(strange_names),
-		WITH(xattrs),
-		WITH(kv_items),
-		WITH(link_items),
+	        cmocka_unit_test(codec_round_trip),
+	        cmocka_unit_test(codec_is_compact),
+	        cmocka_unit_test(codec_refuses_damage),
+	        cmocka_unit_test(codec_refuses_nonsense),
+	        cmocka_unit_test(chunk_ids_of_items),
+	        WITH(record_get_put),
+	        WITH(hashes),
+	        WITH(hash_cache_is_per_opening),
+	        WITH(equal_hashes),
+	        WITH(strange_names),
+	        WITH(xattrs),
+	        WITH(kv_items),
+	        WITH(link_items),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
-/* Names: random operations on a tree and on a plain model of one in memory, compared whole; and the rules one by one. */
+/* Names: random operations on a tree and on a plain model of one in memory, compared whole; and the rules one
+ * by one. */
 #include "store_fixture.h"
 
 #include "fs/file.h"
@@ -293,8 +294,8 @@ static struct node *some_child(struct model *m, struct node **ret_dir, unsigned 
 
 static void op_create(struct model *m, struct ntr_txn *t, const struct timespec *now)
 {
-	static const uint32_t modes[] = {S_IFREG | 0644, S_IFREG | 04755, S_IFDIR | 0755, S_IFDIR | 01777, S_IFLNK | 0777,
-		S_IFIFO | 0600};
+	static const uint32_t modes[] = {S_IFREG | 0644, S_IFREG | 04755, S_IFDIR | 0755, S_IFDIR | 01777,
+	        S_IFLNK | 0777, S_IFIFO | 0600};
 	struct node *d = some_dir(m), *n;
 	unsigned name = some_name(m);
 	struct ntr_inode in;
@@ -412,7 +413,8 @@ static bool keep_one(void *user, uint64_t ino)
 	return ino == *(uint64_t *)user;
 }
 
-/* A directory is deleted after something from below it has moved out; its entry there was or was not detached. */
+/* A directory is deleted after something from below it has moved out; its entry there was or was not
+ * detached. */
 static void op_move_out_and_erase(struct model *m, struct ntr_txn *t)
 {
 	struct node *d, *e, *gone, *kept;
@@ -427,14 +429,14 @@ static void op_move_out_and_erase(struct model *m, struct ntr_txn *t)
 	e = some_dir(m);
 	if (!kept || below(e, gone) || e->child[free_name] || (is_dir(kept) && below(e, kept)))
 		return;
-	if (!is_dir(kept) && kept->links > 1 && !detached) /* keep is by inode: another name below would stay too */
+	if (!is_dir(kept) && kept->links > 1 &&
+	        !detached) /* keep is by inode: another name below would stay too */
 		return;
 	assert_int_equal(ntr_name_detach(t, d->ino, m->name[k], &ino), 0);
 	if (detached)
 		assert_int_equal(ntr_name_detach(t, gone->ino, m->name[l], &ino), 0);
 	assert_int_equal(ntr_name_attach(t, e->ino, m->name[free_name], kept->ino, NULL), 0);
-	assert_int_equal(
-		ntr_name_erase_tree(t, gone->ino, detached ? NULL : keep_one, &kept->ino), 0);
+	assert_int_equal(ntr_name_erase_tree(t, gone->ino, detached ? NULL : keep_one, &kept->ino), 0);
 	d->child[k] = NULL;
 	gone->child[l] = NULL;
 	e->child[free_name] = kept;
@@ -459,7 +461,8 @@ static void op_detach_and_erase(struct model *m, struct ntr_txn *t)
 
 static void op_write(struct model *m, struct ntr_txn *t)
 {
-	static const size_t sizes[] = {0, 1, 511, 512, 513, 5000, 65535, 65536, 65537, 140000, 140000, 4194305};
+	static const size_t sizes[] = {
+	        0, 1, 511, 512, 513, 5000, 65535, 65536, 65537, 140000, 140000, 4194305};
 	struct node *d, *n;
 	struct ntr_inode in;
 	unsigned k;
@@ -579,8 +582,8 @@ static void run_model(uint64_t seed, int rounds)
 static void random_operations(void **state)
 {
 	(void)state;
-	run_model(1, 40);
-	run_model(2, 40);
+	run_model(1, 120);
+	run_model(2, 120);
 }
 
 static uint64_t few_hashes(const char *name, size_t n)
@@ -592,7 +595,7 @@ static void random_operations_with_equal_hashes(void **state)
 {
 	(void)state;
 	ntr_dirent_hash_hook = few_hashes;
-	run_model(3, 30);
+	run_model(3, 80);
 	ntr_dirent_hash_hook = NULL;
 }
 
@@ -658,7 +661,7 @@ static void paths(void **state)
 	struct ntr_txn *t = fx_begin(&fx);
 	const struct ntr_snap *s = ntr_txn_snap(t);
 	uint64_t a = make(t, 1, "a", S_IFDIR | 0755), b = make(t, a, "b", S_IFDIR | 0755),
-		 f = make(t, b, "f", S_IFREG | 0644), ino;
+	         f = make(t, b, "f", S_IFREG | 0644), ino;
 	char buf[4096], big[6000];
 	struct ntr_inode in;
 	(void)state;
@@ -697,7 +700,8 @@ static void times_and_counts(void **state)
 	struct timespec t1 = {1000, 1}, t2 = {2000, 2};
 	struct ntr_txn *t = fx_begin(&fx);
 	const struct ntr_snap *s = ntr_txn_snap(t);
-	uint64_t d = make(t, 1, "d", S_IFDIR | 0755), e = make(t, 1, "e", S_IFDIR | 0755), f = make(t, d, "f", S_IFREG);
+	uint64_t d = make(t, 1, "d", S_IFDIR | 0755), e = make(t, 1, "e", S_IFDIR | 0755),
+	         f = make(t, d, "f", S_IFREG);
 	struct ntr_inode in;
 	(void)state;
 
@@ -750,12 +754,12 @@ int main(void)
 {
 #define WITH(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_operations),
-		cmocka_unit_test(random_operations_with_equal_hashes),
-		WITH(bad_names),
-		WITH(paths),
-		WITH(times_and_counts),
-		WITH(large_trees_go_whole),
+	        cmocka_unit_test(random_operations),
+	        cmocka_unit_test(random_operations_with_equal_hashes),
+	        WITH(bad_names),
+	        WITH(paths),
+	        WITH(times_and_counts),
+	        WITH(large_trees_go_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

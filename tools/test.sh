@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# test.sh [--unit | --e2e] [FILTER]: the quick tier: builds, runs the unit tests, then the end-to-end tests as root and as an
+# ordinary user, over io_uring and over /dev/fuse, and against the system's libfuse. Under ten minutes.
+# What cannot run on this machine is listed at the end with its reason.
+set -euo pipefail
+top=$(cd "$(dirname "$0")/.." && pwd)
+. "$top/tools/test-lib.sh"
+part=all filter=
+while [ $# -gt 0 ]; do
+	case $1 in
+	--unit) part=unit ;;
+	--e2e) part=e2e ;;
+	-*) echo "usage: tools/test.sh [--unit | --e2e] [FILTER]" >&2; exit 2 ;;
+	*) filter=$1 ;;
+	esac
+	shift
+done
+cd "$top"
+tools/packages.sh build run test
+tools/libfuse.sh build/libfuse/prefix
+build_preset release
+if [ $part != e2e ]; then
+	say "unit tests"
+	run_units build/release
+fi
+if [ $part != unit ]; then
+	open_fuse_device
+	e2e release root "$filter"
+	e2e release user "$filter"
+	if [ -f build/libfuse/prefix/lib/libfuse3.a ]; then
+		build_preset system-fuse
+		e2e system-fuse root slice
+		e2e system-fuse user slice
+	fi
+fi
+summary
