@@ -158,7 +158,7 @@ struct ntr_aref { /* one name */
 	uint32_t place; /* enum below */
 	struct ntr_aref *next;
 };
-enum { NTR_PLACE_THERE, NTR_PLACE_ATTACH, NTR_PLACE_LINK, NTR_PLACE_CREATE };
+enum { NTR_PLACE_THERE, NTR_PLACE_ATTACH, NTR_PLACE_LINK, NTR_PLACE_CREATE, NTR_PLACE_NONE };
 enum {
 	NTR_AO_KNOWN = 1,    /* the memo has its body */
 	NTR_AO_SAME = 2,     /* … and nothing about it changed */
@@ -211,7 +211,7 @@ struct ntr_arun {
 	struct ntr_aobjs objs;
 	struct ntr_aobj *by_upper, *by_tree;
 	struct ntr_tree_use *used, *used_mem;
-	struct ntr_birth *births, *births_mem;
+	struct ntr_birth *births;
 	uint64_t *differ; /* full: inodes whose items differ between base and head, ascending */
 	size_t ndiffer, differ_cap;
 	struct ntr_pool *pool;
@@ -261,12 +261,12 @@ int ntr_aobj_marks(struct ntr_arun *w, struct ntr_aobj *o);
 int ntr_arun_match(struct ntr_arun *w);
 /* full: what differs between base and head, and births. */
 int ntr_arun_differ(struct ntr_arun *w);
-bool ntr_arun_differs(const struct ntr_arun *w, uint64_t ino);
+void ntr_arun_differ_done(struct ntr_arun *w);
 uint64_t ntr_arun_born(struct ntr_arun *w, const struct ntr_aobj *o);
 
 /* absorb_ident.c */
 int ntr_arun_identify(struct ntr_arun *w);
-bool ntr_arun_in_use(struct ntr_arun *w, uint64_t tree); /* is it an object of upper? */
+int ntr_arun_in_use(struct ntr_arun *w, uint64_t tree); /* 1: it is an object of upper. 0, negative errno */
 
 /* absorb_place.c */
 int ntr_arun_clear(struct ntr_arun *w);  /* moved objects off their old names, then whatever else is in the way */

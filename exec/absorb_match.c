@@ -4,6 +4,7 @@
 #include "absorb_impl.h"
 
 #include <errno.h>
+#include <stddef.h>
 
 struct vanished { /* an entry of the old tree that no longer is where it was */
 	uint64_t ino;
@@ -101,15 +102,8 @@ static void adopt_dir(struct ntr_mdir *d, struct ntr_mdir *old)
 	old->flags |= NTR_MD_VISITED;
 	d->tree = old->tree;
 	d->base = old->base;
+	d->xhash = old->xhash;
 	d->flags |= old->flags & (NTR_MD_OPAQUE | NTR_MD_XWHITEOUT | NTR_MD_PENDING);
-}
-
-/* Does the object stand in the old tree under the name and in the directory that the entry oe is? */
-static bool in_place(const struct ntr_aobj *o, const struct ntr_mentry *oe)
-{
-	const struct ntr_mdir *old = o->ref.dir->old;
-
-	return old && oe >= old->v && oe < old->v + old->n && !o->ref.next;
 }
 
 /* Names in a directory that moved: whiteouts and the like that are as they were. */
@@ -144,11 +138,8 @@ static int match(struct matcher *m, struct ntr_aobj *o)
 		return r;
 	o->flags |= NTR_AO_KNOWN;
 	o->tree = oe->tree;
-	if (same_state(oe, o)) {
+	if (same_state(oe, o))
 		o->flags |= NTR_AO_SAME;
-		if (in_place(o, oe))
-			o->dir ? (void)0 : (void)(o->dir = NULL);
-	}
 	if (o->dir) {
 		adopt_dir(o->dir, oe->dir);
 		r = match_whiteouts(o->dir);
@@ -175,4 +166,104 @@ int ntr_arun_match(struct ntr_arun *w)
 	HASH_CLEAR(hh, m.table);
 	free(m.mem);
 	return r;
+}
+
+struct ntr_birth { /* keyed by everything up to hh */
+	uint64_t btime, mtime, size;
+	uint64_t type;
+	UT_hash_handle hh;
+	uint64_t ino; /* 0: more than one such object */
+};
+enum { BIRTH_KEY = offsetof(struct ntr_birth, hh) };
+
+static uint64_t nanoseconds(const struct timespec *t)
+{
+	return (uint64_t)t->tv_sec * 1000000000u + (uint64_t)t->tv_nsec;
+}
+
+/* A moment alone is no proof: everything made within a tick of the clock may have the same. */
+static struct ntr_birth birth_of(uint32_t mode, const struct timespec *btime, const struct timespec *mtime, uint64_t size)
+{
+	struct ntr_birth b = {.btime = nanoseconds(btime), .type = mode & S_IFMT};
+
+	if (!S_ISDIR(mode)) {
+		b.mtime = nanoseconds(mtime);
+		b.size = size;
+	}
+	return b;
+}
+
+static int note_birth(struct ntr_arun *w, uint64_t ino, const uint8_t *val, size_t len)
+{
+	struct ntr_inode in;
+	struct ntr_birth *b, *other;
+	int r = ntr_inode_decode(ino, val, len, &in);
+
+	if (r)
+		return r;
+	b = malloc(sizeof *b);
+	if (!b)
+		return -ENOMEM;
+	*b = birth_of(in.mode, &in.btime, &in.mtime, S_ISDIR(in.mode) ? 0 : in.size);
+	b->ino = ino;
+	HASH_FIND(hh, w->births, b, BIRTH_KEY, other);
+	if (other) {
+		other->ino = 0;
+		free(b);
+	} else {
+		HASH_ADD(hh, w->births, btime, BIRTH_KEY, b);
+	}
+	return 0;
+}
+
+static int note_difference(void *user, const uint8_t *key, size_t klen, const uint8_t *old, size_t old_len,
+	const uint8_t *new, size_t new_len)
+{
+	struct ntr_arun *w = user;
+	uint64_t ino = klen > 8 ? ntr_get_be64(key) : 0;
+
+	(void)old_len;
+	if (ino == NTR_INO_META || !ino)
+		return 0;
+	if (!w->ndiffer || w->differ[w->ndiffer - 1] != ino) {
+		if (w->ndiffer == w->differ_cap) {
+			size_t cap = w->differ_cap ? w->differ_cap * 2 : 64;
+			void *p = realloc(w->differ, cap * sizeof *w->differ);
+
+			if (!p)
+				return -ENOMEM;
+			w->differ = p;
+			w->differ_cap = cap;
+		}
+		w->differ[w->ndiffer++] = ino;
+	}
+	return key[8] == NTR_ITEM_INODE && !old && new ? note_birth(w, ino, new, new_len) : 0;
+}
+
+int ntr_arun_differ(struct ntr_arun *w)
+{
+	return ntr_tree_diff(ntr_store_tree(w->store), w->base.root, w->head.root, note_difference, w);
+}
+
+uint64_t ntr_arun_born(struct ntr_arun *w, const struct ntr_aobj *o)
+{
+	struct ntr_birth key, *b;
+
+	if (!w->births || !o->st.btime)
+		return 0;
+	key = birth_of(o->mode, &o->btime, &o->mtime, o->dir ? 0 : o->st.size);
+	HASH_FIND(hh, w->births, &key, BIRTH_KEY, b);
+	return b ? b->ino : 0;
+}
+
+void ntr_arun_differ_done(struct ntr_arun *w)
+{
+	struct ntr_birth *b, *tmp;
+
+	HASH_ITER(hh, w->births, b, tmp)
+	{
+		HASH_DEL(w->births, b);
+		free(b);
+	}
+	free(w->differ);
 }

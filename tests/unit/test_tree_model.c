@@ -523,7 +523,6 @@ static void test_sharing_and_fill(void **state)
 	for (uint32_t i = 0; i < 2000; i++)
 		r2 = numbers(&f, r2, i * 10, i * 10 + 10, val);
 	slow = count_nodes(&f, r2);
-	print_message("%zu %zu\n", nodes, slow);
 	assert_true(slow <= nodes * 110 / 100 + 2); /* appending piece by piece packs as well */
 
 	/* One change writes one path. */
