@@ -284,7 +284,7 @@ static const char *no_upper(long type)
 		const char *name;
 	} no[] = {{0x794c7630, "overlayfs"}, {0x65735546, "FUSE"}, {0x6969, "NFS"}, {0xff534d42, "CIFS"},
 	        {0xfe534d42, "SMB"}, {0x01021997, "9p"}, {0x5346544e, "NTFS"}, {0x4d44, "FAT"},
-	        {0xf15f, "eCryptfs"}};
+	        {0xf15f, "eCryptfs"}, {0x9fa0, "procfs"}, {0x62656572, "sysfs"}};
 
 	for (size_t i = 0; i < NTR_COUNT(no); i++)
 		if (type == no[i].magic)

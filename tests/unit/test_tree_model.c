@@ -382,10 +382,10 @@ static void test_model(void **state)
 	treefix_close(&m.f);
 	treefix_open(&m.f, 0);
 	check_all(&m);
-	for (size_t i = 0; i < m.n; i++) {
+	for (size_t i = 0; i < m.n; i++)
 		check_diff(&m, &m.v[0], &m.v[i]);
+	for (size_t i = 0; i < m.n; i++)
 		free(m.v[i].v);
-	}
 	twin_pool_done(&m.pool);
 	treefix_close(&m.f);
 	treefix_remove(&m.f);
