@@ -44,19 +44,18 @@ static inline int ntr_steal_fd(int *fd)
 	return f;
 }
 
-#define NTR_MIN(a, b)                              \
-	({                                         \
-		__typeof__(a) ntr_a_ = (a);        \
-		__typeof__(b) ntr_b_ = (b);        \
-		ntr_a_ < ntr_b_ ? ntr_a_ : ntr_b_; \
+/* Each use gets names of its own, so that they nest. */
+#define NTR_PICK_(a, b, op, x, y)      \
+	({                             \
+		__typeof__(a) x = (a); \
+		__typeof__(b) y = (b); \
+		x op y ? x : y;        \
 	})
-#define NTR_MAX(a, b)                              \
-	({                                         \
-		__typeof__(a) ntr_a_ = (a);        \
-		__typeof__(b) ntr_b_ = (b);        \
-		ntr_a_ > ntr_b_ ? ntr_a_ : ntr_b_; \
-	})
-#define NTR_COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define NTR_PICK2_(a, b, op, n) NTR_PICK3_(a, b, op, n)
+#define NTR_PICK3_(a, b, op, n) NTR_PICK_(a, b, op, ntr_a##n##_, ntr_b##n##_)
+#define NTR_MIN(a, b)           NTR_PICK2_(a, b, <, __COUNTER__)
+#define NTR_MAX(a, b)           NTR_PICK2_(a, b, >, __COUNTER__)
+#define NTR_COUNT(a)            (sizeof(a) / sizeof((a)[0]))
 
 /* Keys are big-endian (they sort), values little-endian. */
 static inline void ntr_put_be64(void *p, uint64_t v)

@@ -161,8 +161,13 @@ int ntr_rows(struct ntr_cmd *cmd, json_t *req, const char *key, const struct ntr
 
 /* A request whose reply is printed as JSON with --json, else handed to text (which may be NULL). Takes req
  * over; returns the exit status. */
-int ntr_simple(
-        struct ntr_cmd *cmd, json_t *req, void (*text)(const struct ntr_cmd *cmd, const json_t *reply));
+typedef void ntr_text_fn(const struct ntr_cmd *cmd, const json_t *reply);
+int ntr_simple(struct ntr_cmd *cmd, json_t *req, ntr_text_fn *text);
+/* The same for a reply whose array reply[key] may be too long for a frame: it comes in rows and is put
+ * together. */
+int ntr_streamed(struct ntr_cmd *cmd, json_t *req, const char *key, ntr_text_fn *text);
+/* Asks for rows as events. Takes req over and returns it; NULL: out of memory. */
+json_t *ntr_req_stream(json_t *req);
 /* "unabsorbed work is kept in …", "2 background processes ended": what came along with an operation. */
 void ntr_print_aside(const json_t *reply);
 

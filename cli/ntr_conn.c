@@ -197,7 +197,7 @@ static int conn_connect(struct ntr_conn *c, struct ntr_err *e)
  * about to listen. So a busy store is asked again for a while before it is an error. */
 static int conn_start(struct ntr_conn *c, struct ntr_err *e)
 {
-	uint64_t until = ntr_mono_ns() + 10u * 1000000000u;
+	uint64_t until = ntr_mono_ns() + 10 * 1000000000ull;
 	struct timespec pause = {.tv_nsec = 2000000};
 	bool started = false, busy = false;
 	int r;

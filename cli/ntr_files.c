@@ -92,8 +92,8 @@ int ntr_ls_main(struct ntr_cmd *cmd)
 	json_t *req = file_request(cmd, "ls", cmd->nargs ? cmd->args[0] : ".");
 
 	if (!cmd->json && !ntr_cmd_opt(cmd, 'l'))
-		return ntr_simple(cmd, req, ls_print);
-	return ntr_rows(cmd, req, "entries", cols, NTR_COUNT(cols), ls_long);
+		return ntr_streamed(cmd, req, "entries", ls_print);
+	return ntr_rows(cmd, ntr_req_stream(req), "entries", cols, NTR_COUNT(cols), ls_long);
 }
 
 int ntr_cat_main(struct ntr_cmd *cmd)

@@ -148,10 +148,10 @@ static void show_print(const struct ntr_cmd *cmd, const json_t *row)
 
 int ntr_show_main(struct ntr_cmd *cmd)
 {
-	return ntr_simple(cmd,
+	return ntr_streamed(cmd,
 	        json_pack("{s:s,s:o,s:o}", "op", "show", "session", ntr_arg(cmd->session), "rev",
 	                ntr_arg(cmd->args[0])),
-	        show_print);
+	        "entries", show_print);
 }
 
 /* Columns of the terminal; 80 elsewhere. */
@@ -227,8 +227,8 @@ static void status_print(const struct ntr_cmd *cmd, const json_t *reply)
 
 int ntr_status_main(struct ntr_cmd *cmd)
 {
-	return ntr_simple(
-	        cmd, json_pack("{s:s,s:o}", "op", "status", "session", ntr_arg(cmd->session)), status_print);
+	return ntr_streamed(cmd, json_pack("{s:s,s:o}", "op", "status", "session", ntr_arg(cmd->session)),
+	        "changes", status_print);
 }
 
 /* The commit of a reply that is a commit row, or has one as member, or null where there was nothing. */

@@ -61,7 +61,43 @@ int ntr_rows(struct ntr_cmd *cmd, json_t *req, const char *key, const struct ntr
 	return l.err ? ntr_cmd_die(cmd, l.err, NULL, "%s", strerror(-l.err)) : status;
 }
 
-int ntr_simple(struct ntr_cmd *cmd, json_t *req, void (*text)(const struct ntr_cmd *cmd, const json_t *reply))
+/* Rows without what makes them events, in an array. */
+static void collect_event(void *user, const json_t *event)
+{
+	json_t *rows = user, *row;
+
+	if (strcmp(ntr_json_str(event, "event", ""), "row"))
+		return;
+	row = json_copy((json_t *)(uintptr_t)event);
+	json_object_del(row, "event");
+	json_array_append_new(rows, row);
+}
+
+int ntr_streamed(struct ntr_cmd *cmd, json_t *req, const char *key, ntr_text_fn *text)
+{
+	ntr_autojson json_t *reply = NULL, *rows = json_array();
+	struct ntr_err e = {0};
+
+	if (ntr_request(cmd, ntr_req_stream(req), NULL, 0, collect_event, rows, &reply, &e))
+		return ntr_cmd_fail(cmd, &e);
+	if (json_array_size(rows) || !json_object_get(reply, key))
+		json_object_set(reply, key, rows);
+	if (cmd->json)
+		ntr_json_reply(reply);
+	else
+		text(cmd, reply);
+	return 0;
+}
+
+json_t *ntr_req_stream(json_t *req)
+{
+	if (!json_object_set_new(req, "stream", json_true()))
+		return req;
+	json_decref(req);
+	return NULL;
+}
+
+int ntr_simple(struct ntr_cmd *cmd, json_t *req, ntr_text_fn *text)
 {
 	ntr_autojson json_t *reply = NULL;
 	struct ntr_err e = {0};

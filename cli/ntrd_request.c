@@ -372,6 +372,8 @@ static int run_request(struct ntrd_req *rq, const struct ntrd_op *ops)
 	r = admit(rq, ops);
 	if (!r)
 		r = rq->op->fn(rq);
+	if (!r)
+		r = rq->bad; /* of a member that was read late */
 	if (rq->silent)
 		return 0;
 	if (!r) {

@@ -190,15 +190,16 @@ static int try_places(struct ntr_arun *w, struct ntr_aobj *o, uint64_t under)
 
 static int fresh(struct ntr_arun *w, struct ntr_aobj *o)
 {
-	uint64_t ino;
-	int r = ntr_ids_take(ntr_store_ids(w->store), NTR_ID_INODE, 1, &ino);
+	struct ntr_inode in;
+	int r = ntr_inode_new(w->txn, o->mode, &in);
 
 	if (r)
 		return r;
 	o->flags |= NTR_AO_FRESH;
+	o->tag = in.tag;
 	if (o->dir)
 		o->dir->flags |= NTR_MD_FRESH;
-	take(w, o, ino);
+	take(w, o, in.ino);
 	return 0;
 }
 
@@ -214,8 +215,11 @@ static int identify_file(struct ntr_arun *w, struct ntr_aobj *o)
 {
 	const unsigned copied = NTR_MARK_ORIGIN | NTR_MARK_METACOPY;
 	struct ntr_inode under;
-	int r = beneath(w, o, &under);
+	int r;
 
+	if (o->flags & NTR_AO_KNOWN && !(o->marks.flags & NTR_MARK_METACOPY))
+		return 0;
+	r = beneath(w, o, &under);
 	if (!r && o->marks.flags & NTR_MARK_METACOPY)
 		o->data_of = under.ino;
 	if (r || o->flags & NTR_AO_KNOWN)

@@ -168,7 +168,7 @@ enum {
 	NTR_AO_RACY = 32,
 	NTR_AO_POOLED = 64, /* a pool thread reads it */
 };
-enum { NTR_CONTENT_NONE, NTR_CONTENT_WAIT, NTR_CONTENT_READY, NTR_CONTENT_LARGE, NTR_CONTENT_FAILED };
+enum { NTR_CONTENT_NONE, NTR_CONTENT_WAIT, NTR_CONTENT_READY };
 struct ntr_aobj {
 	TAILQ_ENTRY(ntr_aobj) link;
 	UT_hash_handle by_upper, by_tree;
@@ -176,17 +176,16 @@ struct ntr_aobj {
 	uint64_t tree;
 	uint64_t data_of; /* metacopy: base inode whose content it has */
 	unsigned flags;
-	uint32_t mode, uid, gid, nlink;
+	uint32_t mode, uid, gid, nlink, tag; /* tag: of a new inode */
 	uint64_t rdev, blocks;
 	struct timespec atime, mtime, ctime, btime;
 	struct ntr_marks marks;
 	struct ntr_mdir *dir; /* of a directory */
 	struct ntr_aref ref;  /* first name; ref.dir is NULL for upper itself */
-	struct {             /* filled by a pool thread; state is the hand-over */
+	struct {              /* filled by a pool thread; state is the hand-over */
 		int state, err;
-		uint64_t hint, chunk;
-		uint8_t *payload;
-		struct ntr_aobj *next;
+		bool racy;
+		struct ntr_file_loaded *loaded;
 	} content;
 };
 TAILQ_HEAD(ntr_aobjs, ntr_aobj);
@@ -270,31 +269,45 @@ int ntr_arun_in_use(struct ntr_arun *w, uint64_t tree); /* 1: it is an object of
 
 /* absorb_place.c */
 int ntr_arun_clear(struct ntr_arun *w);  /* moved objects off their old names, then whatever else is in the way */
+/* d's listing in head and in base against upper's: what is too much goes, what is missing is wished back. */
+int ntr_arun_compare(struct ntr_arun *w, struct ntr_mdir *d);
 int ntr_arun_attach(struct ntr_arun *w); /* directories first, then the rest; creates what is new */
 
 /* absorb_object.c */
 int ntr_aobj_create(struct ntr_arun *w, struct ntr_aobj *o);
 int ntr_arun_update(struct ntr_arun *w);
 int ntr_arun_ride(struct ntr_arun *w); /* directories' own times, when there is a commit anyway */
+
+/* absorb_data.c */
 /* Sets content of in (and EXTENT items) to those of inode `from` of snap. */
 int ntr_content_copy(struct ntr_txn *t, const struct ntr_snap *snap, const struct ntr_inode *from, struct ntr_inode *in);
 /* 1: both have the same content; 0; negative errno. */
 int ntr_content_equal(const struct ntr_snap *a, const struct ntr_inode *x, const struct ntr_snap *b,
 	const struct ntr_inode *y);
 int ntr_xattrs_equal(const struct ntr_snap *a, uint64_t x, const struct ntr_snap *b, uint64_t y);
+/* Copies the items of one type of inode x of a plain root to inode y. */
+int ntr_items_drop(struct ntr_txn *t, uint64_t ino, uint8_t type);
+/* Names of a file beyond its record's own; s must be a plain root if fn changes a transaction. */
+int ntr_links_each(const struct ntr_snap *s, uint64_t ino, int (*fn)(void *user, uint64_t dir, const char *name),
+	void *user);
+int ntr_items_copy(struct ntr_txn *t, const struct ntr_snap *from, uint64_t x, uint64_t y, uint8_t type);
 
 /* absorb_content.c: reads the object's content into in. */
 int ntr_aobj_content(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in);
+int ntr_aobj_open(struct ntr_arun *w, struct ntr_aobj *o, int *ret_fd);
 
 /* absorb_pool.c */
 int ntr_pool_start(struct ntr_arun *w);
 void ntr_pool_stop(struct ntr_arun *w);
-int ntr_pool_wait(struct ntr_arun *w, struct ntr_aobj *o);
+/* Content that a thread reads; waits for it. */
+int ntr_pool_wait(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in);
 
 /* absorb_restore.c */
 int ntr_arun_want_base(struct ntr_arun *w, struct ntr_mdir *d, const char *name, size_t n, uint64_t base_ino);
 int ntr_arun_restore(struct ntr_arun *w);
-int ntr_arun_reset(struct ntr_arun *w); /* full: what upper does not cover must be base's */
 void ntr_arun_restore_done(struct ntr_arun *w);
+
+/* absorb_reset.c: without a memo */
+int ntr_arun_reset(struct ntr_arun *w);
 
 #endif

@@ -5,6 +5,7 @@
 #include "absorb_impl.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/xattr.h>
 #include <xxhash.h>
@@ -113,7 +114,7 @@ static int take_mark(struct reader *rd, const char *name, const char *mark)
 {
 	ntr_autofree uint8_t *val = NULL;
 	struct ntr_marks *m = rd->m;
-	size_t len;
+	size_t len = 0;
 	int r;
 
 	if (!strcmp(mark, "metacopy"))

@@ -201,6 +201,7 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 {
 	struct ntr_live_options o;
 	struct ntr_live *l;
+	uint64_t began = ntr_mono_ns();
 	int r = 0;
 
 	if (s->live && !ntr_initlink_dead(s->live->link, true)) {
@@ -215,9 +216,11 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 		return r;
 	ntr_ctl_live_options(s->ctl, h, &o);
 	r = ntr_live_start(s->ctl->store, h, &o, &l, e);
-	if (!r)
-		__atomic_store_n(&s->live, l, __ATOMIC_RELEASE);
-	return r;
+	if (r)
+		return r;
+	__atomic_store_n(&s->live, l, __ATOMIC_RELEASE);
+	ntr_hist_add(&s->ctl->ops[NTR_OP_LIVE], ntr_mono_ns() - began);
+	return 0;
 }
 
 void ntr_sess_unlive(struct ntr_sess *s)
@@ -420,6 +423,7 @@ static void fold_now(struct ntr_sess *s, struct ntr_head *h, uint64_t now)
 		return;
 	}
 	s->fold_due = false;
+	ntr_hist_add(&s->ctl->ops[NTR_OP_FOLD], ntr_mono_ns() - now);
 	ntr_ctl_sweep(s->ctl);
 }
 

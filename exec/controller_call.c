@@ -300,6 +300,7 @@ static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_cal
         struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
 {
 	struct ntr_commit done = {0};
+	uint64_t ended;
 	int r = ntr_sess_live(s, h, e);
 
 	if (!r)
@@ -312,6 +313,7 @@ static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_cal
 	}
 	if (r)
 		return r;
+	ended = ntr_mono_ns();
 	if (spec->no_commit) {
 		s->live->dirty = true;
 		return 0;
@@ -321,8 +323,10 @@ static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_cal
 		memcpy(ret->commit, done.hex, sizeof ret->commit);
 		ret->changes = done.stats;
 	}
-	ntr_commit_done(&done);
 	s->live->used_ns = ntr_mono_ns();
+	if (!r)
+		ntr_hist_add(&s->ctl->ops[done.id ? NTR_OP_COMMIT : NTR_OP_AFTER], s->live->used_ns - ended);
+	ntr_commit_done(&done);
 	if (r)
 		ntr_err_default(e, r, "commit what the command changed");
 	return r;
@@ -348,6 +352,8 @@ int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_sp
 	struct ntr_head h;
 	int r = find_or_make(c, session, e);
 
+	uint64_t began = ntr_mono_ns();
+
 	*ret = (struct ntr_call_result){0};
 	if (r)
 		return r;
@@ -367,5 +373,6 @@ int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_sp
 		ntr_err_why(e, "interrupted while waiting for an earlier call of session %s", session);
 	}
 	__atomic_sub_fetch(&c->running, 1, __ATOMIC_RELAXED);
+	ntr_hist_add(&c->ops[NTR_OP_RUN], ntr_mono_ns() - began);
 	return r;
 }

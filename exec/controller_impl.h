@@ -3,6 +3,7 @@
 #ifndef NTR_EXEC_CONTROLLER_IMPL_H
 #define NTR_EXEC_CONTROLLER_IMPL_H
 
+#include "../base/hist.h"
 #include "../base/json.h"
 #include "../base/util.h"
 #include "../fs/inode.h"
@@ -41,6 +42,18 @@ struct ntr_sess {
 	UT_hash_handle hh;
 };
 
+/* What is timed, for `daemon status`. */
+enum ntr_ctl_op {
+	NTR_OP_RUN,    /* a whole call */
+	NTR_OP_AFTER,  /* from the end of its process to the reply, nothing changed */
+	NTR_OP_COMMIT, /* the same, with a commit: absorb included */
+	NTR_OP_LIVE,   /* making a session live */
+	NTR_OP_FORK,
+	NTR_OP_ROLLBACK,
+	NTR_OP_FOLD,
+	NTR_OP_COUNT
+};
+
 struct ntr_ctl {
 	struct ntr_store *store;
 	struct ntr_ctl_options o;
@@ -54,6 +67,7 @@ struct ntr_ctl {
 	bool sweeper_on, stopping, sweep;
 	pthread_cond_t sweep_cond;
 	uint64_t started_ns;
+	struct ntr_hist ops[NTR_OP_COUNT];
 };
 
 struct ntr_call {

@@ -216,7 +216,8 @@ static int serve_commit(struct ntr_ctl *c, const char *session, const char *rev,
 	int r = sv ? ntr_ctl_resolve(c, session, rev, &at, NULL, e) : -ENOMEM;
 
 	if (!r) {
-		struct ntr_versions_options o = {.root = at.root, .fuse_fd = fcntl(fuse_fd, F_DUPFD_CLOEXEC, 3)};
+		struct ntr_versions_options o = {
+		        .root = at.root, .fuse_fd = fcntl(fuse_fd, F_DUPFD_CLOEXEC, 3)};
 
 		r = o.fuse_fd < 0 ? -errno : ntr_versions_start(c->store, where, &o, &sv->v, e);
 	}

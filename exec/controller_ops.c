@@ -194,6 +194,7 @@ static int kill_and_stage(struct ntr_sess *s, struct ntr_head *h, bool discard,
 int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, uint64_t steps, bool discard,
         bool force, struct ntr_rollback_result *ret, struct ntr_err *e)
 {
+	uint64_t began;
 	struct ntr_sess *s;
 	struct ntr_head h;
 	int r;
@@ -204,6 +205,7 @@ int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, ui
 	r = ntr_ctl_hold(c, session, NULL, &s, &h, e);
 	if (r)
 		return r;
+	began = ntr_mono_ns();
 	/* The target is found before anything is ended or staged: a wrong name changes nothing, and steps
 	 * count from the head that the user sees. */
 	r = rollback_target(c, &h, rev, steps, &ret->to, e);
@@ -213,6 +215,7 @@ int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, ui
 		r = ntr_live_drop_upper(c->store, &h, e);
 	if (!r)
 		r = renew(s, &h, &ret->to, &ret->killed, e);
+	ntr_hist_add(&c->ops[NTR_OP_ROLLBACK], ntr_mono_ns() - began);
 	ntr_sess_release(s);
 	if (r)
 		ntr_commit_done(&ret->to);
@@ -249,6 +252,7 @@ int ntr_ctl_fork(
 {
 	struct ntr_commit at = {0};
 	struct ntr_head src = {0};
+	uint64_t began = ntr_mono_ns();
 	int r = ntr_session_name_check(name, e);
 
 	if (!r && !strpbrk(source, "@~"))
@@ -259,6 +263,7 @@ int ntr_ctl_fork(
 		r = ntr_session_by_id(c->store, at.sid, &src, NULL) == 0 ? 0 : -ENOENT;
 	if (!r)
 		r = ntr_session_fork(c->store, &src, &at, name, ret, e);
+	ntr_hist_add(&c->ops[NTR_OP_FORK], ntr_mono_ns() - began);
 	ntr_commit_done(&at);
 	return r ? ntr_err_default(e, r, "fork %s", source) : 0;
 }

@@ -14,11 +14,32 @@ static int count_one(void *user, const struct ntr_head *h)
 	return 0;
 }
 
+static void add_own(struct ntr_ctl *c, json_t *ops)
+{
+	static const char *const names[NTR_OP_COUNT] = {[NTR_OP_RUN] = "run",
+	        [NTR_OP_AFTER] = "run.unchanged",
+	        [NTR_OP_COMMIT] = "run.commit",
+	        [NTR_OP_LIVE] = "live",
+	        [NTR_OP_FORK] = "fork",
+	        [NTR_OP_ROLLBACK] = "rollback",
+	        [NTR_OP_FOLD] = "fold"};
+
+	for (int i = 0; i < NTR_OP_COUNT; i++) {
+		uint64_t n;
+		double p50, p99;
+
+		ntr_hist_read(&c->ops[i], &n, &p50, &p99);
+		if (n)
+			add_op(ops, names[i], n, p50, p99);
+	}
+}
+
 static void add_fuse(struct ntr_ctl *c, json_t *o)
 {
 	json_t *ops = json_object();
 	uint64_t inodes = 0, bytes = 0;
 
+	add_own(c, ops);
 	pthread_mutex_lock(&c->m);
 	if (c->versions) {
 		bool ring = ntr_versions_transport(c->versions) == NTR_TRANSPORT_URING;

@@ -60,9 +60,10 @@ void ntr_mtree_link(struct ntr_mtree *t, struct ntr_mdir *d)
 
 static int grow(void **p, uint32_t *cap, uint32_t need, uint32_t first, size_t item)
 {
-	uint64_t n = NTR_MAX(NTR_MAX((uint64_t)*cap * 2, (uint64_t)first), (uint64_t)need);
+	uint64_t n = *cap ? (uint64_t)*cap * 2 : first;
 	void *bigger;
 
+	n = NTR_MAX(n, (uint64_t)need);
 	if (n > UINT32_MAX)
 		return -E2BIG;
 	bigger = realloc(*p, (size_t)n * item);

@@ -26,6 +26,8 @@ int ntr_view_overlay(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e
 int ntr_view_attach(int mount_fd, const char *wsroot, bool beneath, struct ntr_err *e);
 /* Takes the top mount away: lazy or (lazy false) only if nobody uses it, -EBUSY otherwise. */
 int ntr_view_detach(const char *wsroot, bool lazy);
+/* 1 if a process, an open file or a mapping uses the top mount, 0 if not, or negative errno. Changes nothing. */
+int ntr_view_busy(const char *wsroot);
 /* A detached clone of the view's mount, to be attached elsewhere. */
 int ntr_view_clone(const char *wsroot, int *ret_fd);
 

@@ -1,4 +1,5 @@
 #include "diff_impl.h"
+#include "inode_impl.h"
 
 #include <errno.h>
 
@@ -17,11 +18,13 @@ static struct ntr_diff_ino *ino_of(struct ntr_diff_set *s, uint64_t ino)
 	return d;
 }
 
-/* A DIRENT item's suffix is BE64 name hash, name; its value flag byte, then LE64 inode, d_type. */
+/* A DIRENT item's suffix is BE64 name hash, name. */
 static int add_name(struct ntr_diff_set *s, uint64_t dir, const uint8_t *key, size_t klen, const uint8_t *old,
-        size_t old_len, const uint8_t *new, size_t new_len)
+        size_t old_len, const uint8_t *now, size_t now_len)
 {
 	struct ntr_diff_name *v = s->names;
+	uint8_t dtype;
+	int r = 0;
 
 	if (klen <= 17)
 		return -EUCLEAN;
@@ -38,16 +41,16 @@ static int add_name(struct ntr_diff_set *s, uint64_t dir, const uint8_t *key, si
 	*v = (struct ntr_diff_name){.dir = dir, .name = strndup((const char *)key + 17, klen - 17)};
 	if (!v->name)
 		return -ENOMEM;
-	if (old && old_len >= 9)
-		v->old_ino = ntr_get_le64(old + 1);
-	if (new &&new_len >= 9)
-		v->new_ino = ntr_get_le64(new + 1);
 	s->n_names++;
-	return 0;
+	if (old)
+		r = ntr_dirent_decode(old, old_len, &v->old_ino, &dtype);
+	if (!r && now)
+		r = ntr_dirent_decode(now, now_len, &v->new_ino, &dtype);
+	return r;
 }
 
 static int on_item(void *user, const uint8_t *key, size_t klen, const uint8_t *old, size_t old_len,
-        const uint8_t *new, size_t new_len)
+        const uint8_t *now, size_t now_len)
 {
 	struct ntr_diff_set *s = user;
 	struct ntr_diff_ino *d;
@@ -61,7 +64,7 @@ static int on_item(void *user, const uint8_t *key, size_t klen, const uint8_t *o
 		return 0;
 	}
 	if (key[8] == NTR_ITEM_DIRENT)
-		return add_name(s, ino, key, klen, old, old_len, new, new_len);
+		return add_name(s, ino, key, klen, old, old_len, now, now_len);
 	if (key[8] == NTR_ITEM_LINK)
 		return 0; /* the entries tell */
 	d = ino_of(s, ino);

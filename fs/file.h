@@ -16,6 +16,13 @@ int ntr_file_seek(const struct ntr_snap *s, const struct ntr_inode *in, uint64_t
 int ntr_file_take_fd(struct ntr_txn *t, struct ntr_inode *in, int fd, uint64_t size, bool *ret_short);
 /* The same from memory. */
 int ntr_file_take_mem(struct ntr_txn *t, struct ntr_inode *in, const void *data, size_t n);
+/* ntr_file_take_fd in two steps, so that many threads can read: load stores the content (in ntr_txn_chunks, without
+ * comparing with content before) and may run in any thread, beside others; attach belongs to the transaction's thread,
+ * does what take_fd says, and does not free. */
+struct ntr_file_loaded;
+int ntr_file_load(struct ntr_chunk_writer *w, int fd, uint64_t size, struct ntr_file_loaded **ret);
+int ntr_file_attach(struct ntr_txn *t, struct ntr_inode *in, const struct ntr_file_loaded *l, bool *ret_short);
+void ntr_file_loaded_free(struct ntr_file_loaded *l);
 /* Streaming, for archives: begin, append in ascending offsets (gaps are holes), end with the final size. */
 struct ntr_file_sink;
 int ntr_file_sink_new(struct ntr_txn *t, struct ntr_inode *in, struct ntr_file_sink **ret);

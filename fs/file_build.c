@@ -123,29 +123,39 @@ int ntr_file_build_end(struct ntr_file_build *b, uint64_t size)
 	return r;
 }
 
+static int set_single(struct ntr_file_build *b, enum ntr_payload kind, size_t n)
+{
+	int r = forget_groups(b, 0, UINT64_MAX);
+
+	if (!r)
+		set_content(b->in, kind, n, (n + 4095) / 4096 * 8);
+	return r;
+}
+
+int ntr_file_build_chunk(struct ntr_file_build *b, uint64_t id, size_t n)
+{
+	int r = set_single(b, NTR_DATA_CHUNK, n);
+
+	if (!r)
+		b->in->chunk = id;
+	return r;
+}
+
 int ntr_file_build_small(struct ntr_file_build *b, const void *data, size_t n)
 {
-	uint64_t id = 0, hint = 0;
-	int r = 0;
+	uint64_t id, hint = 0;
+	int r;
 
-	if (n > NTR_INODE_INLINE) {
-		r = ntr_file_build_hint(b, 0, &hint);
-		if (!r)
-			r = ntr_chunk_put(ntr_txn_chunks(b->t), data, n, hint, &id);
-	}
-	if (!r)
-		r = forget_groups(b, 0, UINT64_MAX);
-	if (r)
+	if (n <= NTR_INODE_INLINE) {
+		r = set_single(b, n ? NTR_DATA_INLINE : NTR_DATA_NONE, n);
+		if (!r && n) {
+			memcpy(b->in->payload, data, n);
+			b->in->payload_len = (uint16_t)n;
+		}
 		return r;
-	set_content(b->in,
-	        !n   ? NTR_DATA_NONE
-	        : id ? NTR_DATA_CHUNK
-	             : NTR_DATA_INLINE,
-	        n, (n + 4095) / 4096 * 8);
-	b->in->chunk = id;
-	if (n && !id) {
-		memcpy(b->in->payload, data, n);
-		b->in->payload_len = (uint16_t)n;
 	}
-	return 0;
+	r = ntr_file_build_hint(b, 0, &hint);
+	if (!r)
+		r = ntr_chunk_put(ntr_txn_chunks(b->t), data, n, hint, &id);
+	return r ? r : ntr_file_build_chunk(b, id, n);
 }

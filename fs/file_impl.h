@@ -1,4 +1,4 @@
-/* file_impl: how file_take.c and file_sink.c put new content together. Private to fs/. */
+/* file_impl: how file_take.c, file_load.c and file_sink.c put new content together. Private to fs/. */
 #ifndef NTR_FS_FILE_IMPL_H
 #define NTR_FS_FILE_IMPL_H
 
@@ -35,5 +35,16 @@ int ntr_file_build_put(struct ntr_file_build *b, uint64_t index, const void *dat
 int ntr_file_build_end(struct ntr_file_build *b, uint64_t size);
 /* Ends a file whose whole content, one chunk at most, lies in memory. Nothing may have been added. */
 int ntr_file_build_small(struct ntr_file_build *b, const void *data, size_t n);
+/* The same where the content is stored already: n bytes of chunk id, more than NTR_INODE_INLINE. */
+int ntr_file_build_chunk(struct ntr_file_build *b, uint64_t id, size_t n);
+
+/* Reads a file of at most one chunk; *ret_hole: it is nothing but a hole. */
+int ntr_file_read_small(int fd, uint8_t *buf, size_t size, bool *ret_hole, bool *ret_short);
+/* Reads a larger file's data, ascending, holes left out; stops at the first error of put. */
+struct ntr_file_scan {
+	int (*put)(void *user, uint64_t index, const uint8_t *data, size_t len);
+	void *user;
+};
+int ntr_file_scan_fd(const struct ntr_file_scan *sc, int fd, uint64_t size, bool *ret_short);
 
 #endif

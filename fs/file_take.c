@@ -67,30 +67,27 @@ static int seek_fd(int fd, uint64_t off, int whence, uint64_t size, uint64_t *re
 	return 0;
 }
 
-/* A file of one chunk: read first, and asked for a hole only when all of it is zeros. */
-static int take_small(struct ntr_file_build *b, int fd, size_t size, bool *ret_short)
+int ntr_file_read_small(int fd, uint8_t *buf, size_t size, bool *ret_hole, bool *ret_short)
 {
-	uint8_t buf[NTR_CHUNK_SIZE];
 	uint64_t data = 0;
 	int r = read_at(fd, buf, size, 0, ret_short);
 
 	if (!r && size && all_zero(buf, size))
 		r = seek_fd(fd, 0, SEEK_DATA, size, &data);
-	if (r)
-		return r;
-	return data && data == size ? ntr_file_build_end(b, size) : ntr_file_build_small(b, buf, size);
+	*ret_hole = data && data == size;
+	return r;
 }
 
-/* Stores chunks of [off, end), off at a chunk's beginning and end at one or at the file's size. */
-static int take_range(
-        struct ntr_file_build *b, int fd, uint64_t off, uint64_t end, uint8_t *buf, bool *ret_short)
+/* Hands over the chunks of [off, end), off at a chunk's beginning and end at one or at the file's size. */
+static int scan_range(
+        const struct ntr_file_scan *sc, int fd, uint64_t off, uint64_t end, uint8_t *buf, bool *ret_short)
 {
 	while (off < end && !*ret_short) {
 		size_t n = (size_t)NTR_MIN(end - off, (uint64_t)READ_SIZE);
 		int r = read_at(fd, buf, n, off, ret_short);
 
 		for (size_t at = 0; !r && at < n; at += NTR_CHUNK_SIZE)
-			r = ntr_file_build_put(b, (off + at) / NTR_CHUNK_SIZE, buf + at,
+			r = sc->put(sc->user, (off + at) / NTR_CHUNK_SIZE, buf + at,
 			        NTR_MIN(n - at, (size_t)NTR_CHUNK_SIZE));
 		if (r)
 			return r;
@@ -115,25 +112,45 @@ static int next_range(
 	return r;
 }
 
-static int take_large(struct ntr_file_build *b, int fd, uint64_t size, uint8_t *buf, bool *ret_short)
+int ntr_file_scan_fd(const struct ntr_file_scan *sc, int fd, uint64_t size, bool *ret_short)
 {
+	ntr_autofree uint8_t *buf = malloc(
+	        NTR_MIN((size + NTR_CHUNK_SIZE - 1) & ~(uint64_t)(NTR_CHUNK_SIZE - 1), (uint64_t)READ_SIZE));
 	uint64_t begin, off = 0;
 
+	if (!buf)
+		return -ENOMEM;
 	while (off < size && !*ret_short) {
 		int r = next_range(fd, off, size, &begin, &off, ret_short);
 
 		if (!r && !*ret_short)
-			r = take_range(b, fd, begin, off, buf, ret_short);
+			r = scan_range(sc, fd, begin, off, buf, ret_short);
 		if (r)
 			return r;
 	}
-	return ntr_file_build_end(b, size);
+	return 0;
+}
+
+static int take_small(struct ntr_file_build *b, int fd, size_t size, bool *ret_short)
+{
+	uint8_t buf[NTR_CHUNK_SIZE];
+	bool hole;
+	int r = ntr_file_read_small(fd, buf, size, &hole, ret_short);
+
+	if (r)
+		return r;
+	return hole ? ntr_file_build_end(b, size) : ntr_file_build_small(b, buf, size);
+}
+
+static int put_in_build(void *user, uint64_t index, const uint8_t *data, size_t len)
+{
+	return ntr_file_build_put(user, index, data, len);
 }
 
 int ntr_file_take_fd(struct ntr_txn *t, struct ntr_inode *in, int fd, uint64_t size, bool *ret_short)
 {
-	ntr_autofree uint8_t *buf = NULL;
 	struct ntr_file_build b;
+	int r;
 
 	*ret_short = false;
 	if (size > NTR_FILE_MAX)
@@ -141,7 +158,6 @@ int ntr_file_take_fd(struct ntr_txn *t, struct ntr_inode *in, int fd, uint64_t s
 	ntr_file_build_init(&b, t, in);
 	if (size <= NTR_CHUNK_SIZE)
 		return take_small(&b, fd, (size_t)size, ret_short);
-	buf = malloc(
-	        NTR_MIN((size + NTR_CHUNK_SIZE - 1) & ~(uint64_t)(NTR_CHUNK_SIZE - 1), (uint64_t)READ_SIZE));
-	return buf ? take_large(&b, fd, size, buf, ret_short) : -ENOMEM;
+	r = ntr_file_scan_fd(&(struct ntr_file_scan){put_in_build, &b}, fd, size, ret_short);
+	return r ? r : ntr_file_build_end(&b, size);
 }

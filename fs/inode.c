@@ -173,7 +173,7 @@ static int dirent_key(
 }
 
 /* value := u8 item flags=0 | u8 d_type | inode (LEB128) */
-static int dirent_decode(const uint8_t *val, size_t len, uint64_t *ret_ino, uint8_t *ret_dtype)
+int ntr_dirent_decode(const uint8_t *val, size_t len, uint64_t *ret_ino, uint8_t *ret_dtype)
 {
 	if (len < 3 || val[0] || ntr_varint_get(val + 2, val + len, ret_ino) != val + len || !*ret_ino)
 		return -EUCLEAN;
@@ -190,7 +190,7 @@ int ntr_dirent_get(const struct ntr_snap *s, uint64_t dir, const char *name, siz
 
 	if (!r)
 		r = ntr_snap_get(s, key, klen, val, &len);
-	return r ? r : dirent_decode(val, len, ret_ino, ret_dtype);
+	return r ? r : ntr_dirent_decode(val, len, ret_ino, ret_dtype);
 }
 
 int ntr_dirent_put(struct ntr_txn *t, uint64_t dir, const char *name, size_t n, uint64_t ino, uint8_t dtype)
@@ -254,6 +254,6 @@ int ntr_dir_iter_next(struct ntr_dir_iter *it, struct ntr_dirent *ret)
 	ret->name[n] = '\0';
 	if (!ntr_name_ok(ret->name, n))
 		return -EUCLEAN;
-	r = dirent_decode(c->val, c->vlen, &ret->ino, &ret->dtype);
+	r = ntr_dirent_decode(c->val, c->vlen, &ret->ino, &ret->dtype);
 	return r ? r : 1;
 }

@@ -70,6 +70,9 @@ static inline const uint8_t *ntr_varint_get(const uint8_t *p, const uint8_t *end
 	return NULL;
 }
 
+/* The value of a DIRENT item: 0 or -EUCLEAN. */
+int ntr_dirent_decode(const uint8_t *val, size_t len, uint64_t *ret_ino, uint8_t *ret_dtype);
+
 /* The bytes of a chunk, pinned in the database, or copied out of the transaction that has just made them. */
 struct ntr_content {
 	const uint8_t *data;

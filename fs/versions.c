@@ -308,8 +308,6 @@ static int session_open(struct ntr_versions *v, bool uring, struct ntr_err *e)
 		r = threads_start(v, e);
 	if (r == 0)
 		r = wait_init(v, e);
-	if (r == 0 && v->dev)
-		ntr_vmount_readahead(v->dev, READAHEAD_KIB);
 	return r;
 }
 
@@ -355,9 +353,10 @@ static void *probe(void *arg)
 	return NULL;
 }
 
-/* Sends one request through a fresh mount. 0: answered by a ring; else the session is closed, as a ring that
- * misses blocks all requests for good. */
-static int probe_rings(struct ntr_versions *v)
+/* Sends one request through a fresh mount and closes the session unless it is answered: a ring that misses
+ * blocks all requests for good, and only the end of the session frees the one who waits. The answer also says
+ * that the kernel has taken INIT's reply, which lowers the readahead: it can be raised now. */
+static int probe_mount(struct ntr_versions *v, struct ntr_err *e)
 {
 	struct timespec until;
 	pthread_t t;
@@ -365,40 +364,50 @@ static int probe_rings(struct ntr_versions *v)
 
 	v->probed = false;
 	if (pthread_create(&t, NULL, probe, v))
-		return -EAGAIN;
+		return ntr_err_set(e, -EAGAIN, "start the threads of the versions mount");
 	deadline(&until, PROBE_WAIT_S);
 	pthread_mutex_lock(&v->lock);
 	while (!v->probed && r == 0)
 		r = pthread_cond_timedwait(&v->cond, &v->lock, &until);
-	pthread_mutex_unlock(&v->lock);
-	bool ok = r == 0 && atomic_load(&v->on_uring);
+	bool ok = v->probed;
 
+	pthread_mutex_unlock(&v->lock);
 	if (!ok)
 		(void)session_close(v);
 	pthread_join(t, NULL);
-	return ok ? 0 : -ENOTSUP;
+	if (!ok)
+		return ntr_err_set(e, -ETIMEDOUT, "serve the versions mount");
+	if (v->dev)
+		ntr_vmount_readahead(v->dev, READAHEAD_KIB);
+	return 0;
+}
+
+static int open_and_probe(struct ntr_versions *v, bool uring, struct ntr_err *e)
+{
+	int r = session_open(v, uring, e);
+
+	if (r == 0 && v->mountpoint)
+		r = probe_mount(v, e);
+	return r;
 }
 
 static int open_best(struct ntr_versions *v, struct ntr_err *e)
 {
 	bool uring = v->o.uring && NTR_FUSE_URING && kernel_allows_uring() && cpus_fit();
-	int r = session_open(v, uring, e);
+	int r = open_and_probe(v, uring, e);
 
-	if (!uring || !v->mountpoint)
+	/* A device that somebody else has mounted is served by whatever libfuse made of it. */
+	if (!uring || !v->mountpoint || (r == 0 && atomic_load(&v->on_uring)))
 		return r;
-	if (r == 0)
-		r = probe_rings(v);
-	else if (v->fd < 0)
-		return r; /* not even mounted: nothing to do with rings */
-	if (r == 0)
-		return 0;
+	if (r && v->se && v->fd < 0)
+		return r; /* not even mounted: that has nothing to do with rings */
 	ntr_vlog("io_uring did not start; using /dev/fuse");
 	if (v->se && !session_close(v))
 		return ntr_err_set(e, -EIO, "start the versions mount over /dev/fuse");
 	atomic_store(&v->on_uring, false);
 	if (e)
 		*e = (struct ntr_err){0};
-	return session_open(v, false, e);
+	return open_and_probe(v, false, e);
 }
 
 /* ---- start and stop ---- */

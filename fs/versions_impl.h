@@ -181,7 +181,8 @@ bool ntr_vxattr_unescape(const char *served, char *out);
 /* ---- mounting (versions_mount.c) ---- */
 /* Mounts an empty FUSE at path: *ret_fd is the device (O_CLOEXEC). */
 int ntr_vmount(const char *path, int *ret_fd, struct ntr_err *e);
-/* Device number of what is mounted on top at path, from mountinfo (no request is sent). 0 or -ENOENT. */
+/* Device number of the versions mount that lies on top at path, from mountinfo (no request is sent). 0 or
+ * -ENOENT. */
 int ntr_vmount_dev(const char *path, dev_t *ret);
 void ntr_vmount_readahead(dev_t dev, unsigned kib);
 

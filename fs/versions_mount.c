@@ -196,11 +196,13 @@ static int mount_by_helper(const char *path, int *ret_fd, struct ntr_err *e)
 int ntr_vmount(const char *path, int *ret_fd, struct ntr_err *e)
 {
 	ntr_autoclose int fd = -1;
+	struct stat st;
 	int r = open_device(&fd, e);
 
 	if (r)
 		return r;
-	r = mount_directly(path, fd);
+	/* fusermount3 would mount over a file just as well */
+	r = stat(path, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? mount_directly(path, fd) : -ENOTDIR;
 	if (r == -EPERM)
 		return mount_by_helper(path, ret_fd, e);
 	if (r)
@@ -246,9 +248,10 @@ static void unescape(char *s)
 	*to = '\0';
 }
 
-/* "36 35 98:0 /root /mount/point …" */
+/* "36 35 98:0 /root /mount/point options tags… - type source …". Tells whether it is one of ours. */
 static bool parse_line(char *line, unsigned *major, unsigned *minor, char **ret_path)
 {
+	char *type = strstr(line, " - fuse.ntr ");
 	char *save = NULL, *f[5] = {0};
 
 	for (int i = 0; i < 5; i++)
@@ -257,7 +260,7 @@ static bool parse_line(char *line, unsigned *major, unsigned *minor, char **ret_
 		return false;
 	unescape(f[4]);
 	*ret_path = f[4];
-	return true;
+	return type != NULL;
 }
 
 int ntr_vmount_dev(const char *path, dev_t *ret)
@@ -269,13 +272,16 @@ int ntr_vmount_dev(const char *path, dev_t *ret)
 
 	while (f && getline(&line, &cap, f) > 0) {
 		unsigned major, minor;
-		char *at;
+		char *at = NULL;
+		bool ours = parse_line(line, &major, &minor, &at);
 
-		/* the last of several is the one on top */
-		if (parse_line(line, &major, &minor, &at) && !strcmp(at, path)) {
+		if (!at || strcmp(at, path) != 0)
+			continue;
+		/* The last of several is the one on top. Device numbers alone tell little: the kernel gives a
+		 * freed one to the next mount. */
+		r = ours ? 0 : -ENOENT;
+		if (ours)
 			*ret = makedev(major, minor);
-			r = 0;
-		}
 	}
 	free(line);
 	if (f)

@@ -14,9 +14,9 @@ assert_request()
 {
 	local want=$1
 	shift
-	run python3 -c 'import json,sys
+	run /usr/bin/python3 -c 'import json,sys
 got, want = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-got.pop("fds", None); got.pop("width", None)
+[got.pop(k, None) for k in ("fds", "width", "stream")]
 sys.exit(0 if got == want else f"got {got}, want {want}")' "$(request "$@")" "$want"
 	assert_success
 }
@@ -86,10 +86,10 @@ sys.exit(0 if got == want else f"got {got}, want {want}")' "$(request "$@")" "$w
 }
 
 @test "run: what follows the first word is the command's" {
-	run ntr run echo -n --json -- x
-	assert_output -- '-n --json -- x' || assert_output -- '--json -- x'
-	run -0 ntr run -- echo --help
-	assert_output -- --help
+	run ntr run printf '%s ' -s --json -- -c x
+	assert_output '-s --json -- -c x '
+	run ntr run -- printf '%s ' -- --help
+	assert_output '-- --help '
 }
 
 @test "run: scripts" {
@@ -109,7 +109,7 @@ sys.exit(0 if got == want else f"got {got}, want {want}")' "$(request "$@")" "$w
 	assert_equal "$stderr" ''
 	assert_equal "$(json '["stdout"]' <<<"$output")" out
 	assert_equal "$(json '["stderr"]' <<<"$output")" err
-	run python3 -c 'import json,sys; print(*json.loads(sys.argv[1]))' "$output"
+	run /usr/bin/python3 -c 'import json,sys; print(*json.loads(sys.argv[1]))' "$output"
 	assert_output 'stdout stderr exit_code timed_out truncated duration commit changes'
 }
 
@@ -184,7 +184,8 @@ sys.exit(0 if got == want else f"got {got}, want {want}")' "$(request "$@")" "$w
 	SECONDS=0
 	NTR_FAKE=busy run -1 ntr status
 	assert_output 'ntr: open store: it is locked; wait'
-	[[ $SECONDS -ge 8 && $SECONDS -le 20 ]]
+	assert [ $SECONDS -ge 8 ]
+	assert [ $SECONDS -le 30 ]
 }
 
 @test "another protocol" {
@@ -240,7 +241,7 @@ sys.exit(0 if got == want else f"got {got}, want {want}")' "$(request "$@")" "$w
 }
 
 @test "start-up is fast" {
-	python3 - <<-'END'
+	/usr/bin/python3 - <<-'END'
 		import subprocess, time
 		best = 1
 		for _ in range(50):

@@ -156,7 +156,7 @@ verbs='new fork sessions rename rm run ps stop log show diff status commit disca
 		assert_equal "$status" 0
 	fi
 	ntr doctor --json >checks || true
-	python3 - checks <<-'END'
+	/usr/bin/python3 - checks <<-'END'
 		import json, sys
 		rows = [json.loads(l) for l in open(sys.argv[1])]
 		assert len(rows) >= 12

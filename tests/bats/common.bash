@@ -30,7 +30,7 @@ ntr_processes()
 {
 	local pid cmd
 	for pid in /proc/[0-9]*; do
-		cmd=$(tr '\0' ' ' <"$pid/cmdline" 2>/dev/null) || continue
+		cmd=$(tr '\0' ' ' 2>/dev/null <"$pid/cmdline") 2>/dev/null || continue
 		[[ $cmd == *ntrd*"$TEST_DIR"* || $cmd == *ntr-init*"$TEST_DIR"* ]] && echo "${pid#/proc/} $cmd"
 	done
 	return 0
@@ -74,7 +74,7 @@ ntr_fake()
 # A member of the JSON object on stdin: json '["changes"]["created"]'
 json()
 {
-	python3 -c 'import json,sys; v=eval("json.load(sys.stdin)"+sys.argv[1]); print(v if isinstance(v,str) else json.dumps(v))' "$1"
+	/usr/bin/python3 -c 'import json,sys; v=eval("json.load(sys.stdin)"+sys.argv[1]); print(v if isinstance(v,str) else json.dumps(v))' "$1"
 }
 
 # The full id of a session's head.

@@ -1,4 +1,4 @@
-#!/usr/bin/env python3
+#!/usr/bin/python3
 """A stand-in for ntrd that has no store: for tests of what the client says and how it takes bad answers.
 
 Put it as `ntrd` into a directory and point NTR_LIBEXEC there. `run` really runs the command with the descriptors that came
@@ -10,6 +10,7 @@ fault:
 """
 import array
 import base64
+import fcntl
 import json
 import os
 import signal
@@ -114,11 +115,17 @@ def main():
     store, ready = args[args.index("--store") + 1], int(args[args.index("--ready-fd") + 1])
     if FAULT == "silent":
         sys.exit("fake ntrd: no such library")
-    if FAULT == "busy":
+    os.makedirs(store, mode=0o700, exist_ok=True)
+    lock = os.open(os.path.join(store, "fake-lock"), os.O_CREAT | os.O_RDWR)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        busy = FAULT == "busy"
+    except OSError:
+        busy = True
+    if busy:
         os.write(ready, json.dumps({"error": {"what": "open store", "why": "it is locked", "todo": "wait", "errno": 16,
                                               "kind": "busy"}}).encode() + b"\n")
         sys.exit(1)
-    os.makedirs(store, mode=0o700, exist_ok=True)
     st = os.stat(store)
     folder = os.path.join(os.environ["XDG_RUNTIME_DIR"], "ntr")
     os.makedirs(folder, mode=0o700, exist_ok=True)

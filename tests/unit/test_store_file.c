@@ -51,6 +51,18 @@ static int file_with(const uint8_t *data, size_t n)
 	return fd;
 }
 
+static void load_and_attach(struct ntr_txn *t, struct ntr_inode *in, int fd, uint64_t size)
+{
+	struct ntr_file_loaded *l;
+	bool is_short;
+
+	assert_int_equal(ntr_file_load(ntr_txn_chunks(t), fd, size, &l), 0);
+	assert_int_equal(ntr_file_attach(t, in, l, &is_short), 0);
+	assert_false(is_short);
+	ntr_file_loaded_free(l);
+	assert_int_equal(ntr_inode_put(t, in), 0);
+}
+
 static void new_file(struct ntr_txn *t, struct ntr_inode *in)
 {
 	assert_int_equal(ntr_inode_new(t, S_IFREG | 0600, in), 0);
@@ -131,7 +143,7 @@ static void sink_in_pieces(
 static void boundary_sizes(void **state)
 {
 	struct ntr_txn *t = fx_begin(&fx);
-	struct ntr_inode in[3][NTR_COUNT(sizes)];
+	struct ntr_inode in[4][NTR_COUNT(sizes)];
 	uint64_t rnd = 1;
 	struct ntr_snap s;
 	(void)state;
@@ -140,7 +152,7 @@ static void boundary_sizes(void **state)
 		size_t n = sizes[i];
 		ntr_autoclose int fd = file_with(noise, n);
 
-		for (int way = 0; way < 3; way++) {
+		for (int way = 0; way < 4; way++) {
 			struct ntr_inode *f = &in[way][i];
 			char name[32];
 
@@ -149,6 +161,8 @@ static void boundary_sizes(void **state)
 				take_fd(t, f, fd, n, false);
 			else if (way == 1)
 				assert_int_equal(ntr_file_take_mem(t, f, noise, n), 0);
+			else if (way == 2)
+				load_and_attach(t, f, fd, n);
 			else
 				sink_in_pieces(t, f, noise, n, &rnd);
 			snprintf(name, sizeof name, "%d-%zu", way, n);
@@ -161,7 +175,7 @@ static void boundary_sizes(void **state)
 	fx_reopen(&fx);
 	s = ntr_snap_root(fx.st, fx.head.root);
 	for (size_t i = 0; i < NTR_COUNT(sizes); i++)
-		for (int way = 0; way < 3; way++) {
+		for (int way = 0; way < 4; way++) {
 			struct ntr_inode f;
 			ntr_autoclose int fd = temp_file();
 
@@ -171,7 +185,7 @@ static void boundary_sizes(void **state)
 			assert_int_equal(ntr_write_all(fd, "something older", 15), 0);
 			assert_int_equal(ntr_file_to_fd(&s, &f, fd), 0);
 			check_fd(fd, noise, sizes[i]);
-			assert_true(!i || f.chunk == in[0][i].chunk); /* three copies, one chunk */
+			assert_true(!i || f.chunk == in[0][i].chunk); /* four copies, one chunk */
 		}
 }
 
@@ -314,6 +328,10 @@ static void sparse_files(void **state)
 	fd_ranges(out, a, sizeof a);
 	assert_string_equal(a, b);
 
+	load_and_attach(t, &in, fd, size);
+	ranges(ntr_txn_snap(t), &in, a, sizeof a);
+	assert_string_equal(a, b);
+
 	/* The middle becomes a hole, a group's only chunk too; the last group gets a neighbour. */
 	assert_int_equal(
 	        fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 64 * 65536, 300 * 65536), 0);
@@ -340,6 +358,8 @@ static void only_holes(void **state)
 		assert_int_equal(ftruncate(fd, (off_t)lens[i]), 0);
 		new_file(t, &in);
 		take_fd(t, &in, fd, lens[i], false);
+		if (i % 2)
+			load_and_attach(t, &in, fd, lens[i]);
 		assert_true(in.size == lens[i] && in.blocks == 0 && in.data_kind == NTR_DATA_EXTENTS);
 		assert_int_equal(groups_of(ntr_txn_snap(t), &in), 0);
 		assert_int_equal(ntr_file_seek(ntr_txn_snap(t), &in, 0, SEEK_DATA, &off), -ENXIO);

@@ -1,0 +1,168 @@
+/* init: the parts of ntr-init, the supervisor of one live session. Single-threaded: one poll loop in init.c owns
+ * everything; the other parts are called from it. The protocol is in initproto.h. */
+#ifndef NTR_EXEC_INIT_H
+#define NTR_EXEC_INIT_H
+
+#include "../base/err.h"
+#include "../base/json.h"
+#include "../base/util.h"
+#include "../base/wire.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+/* ---- a request under way ---- */
+
+struct ntr_initreq {
+	json_t *msg;
+	uint64_t req;
+	int fds[NTR_WIRE_FDS]; /* closed after the handler unless taken with ntr_steal_fd */
+	size_t nfds;
+};
+
+/* One call. It stays listed after its end while processes of it are alive (ended is true then), so that they can still
+ * be told from those of other calls: its pid remains the id of their session. */
+struct ntr_initcall {
+	struct ntr_initcall *next;
+	uint64_t req;
+	pid_t pid;
+	bool ended, cwd_gone;
+	bool alive;        /* the last scan saw a process of it */
+	int state_fd;      /* what a script's bash leaves; -1: argv */
+	size_t script_len; /* where in state_fd it begins */
+	char **env;        /* as the call began */
+};
+
+/* Processes of ntr-init's own that are its children: they do not count as the session's. */
+struct ntr_inithelper {
+	struct ntr_inithelper *next;
+	pid_t pid;
+	int ctl; /* control socket of a pass-through helper; -1 for others */
+};
+
+enum ntr_initjob_kind { NTR_JOB_KILL, NTR_JOB_SWAP, NTR_JOB_STOP };
+
+struct ntr_pidset; /* private to init_kill.c */
+
+/* Killing takes time (grace, processes in the kernel), so it goes on beside the loop. */
+struct ntr_initjob {
+	struct ntr_initjob *next;
+	enum ntr_initjob_kind kind;
+	uint64_t req, call; /* call 0: the whole session */
+	uint64_t kill_at;   /* monotonic: SIGTERM before, SIGKILL from then on */
+	struct ntr_pidset *hit;
+	int mount_fd, upper_fd; /* of a swap: what comes next; else -1 */
+};
+
+struct ntr_proc {
+	pid_t pid, ppid, pgid, sid;
+	uint64_t call;  /* 0: not known */
+	uint64_t start; /* clock ticks after boot: with the pid it names a process for good */
+	char state;     /* as in /proc/PID/stat */
+};
+
+struct ntr_proclist { /* parents before children */
+	struct ntr_proc *v;
+	size_t n, cap;
+};
+
+struct ntr_known; /* private to init_proc.c */
+
+struct ntr_init {
+	int sock, sig_fd;
+	int upper_fd; /* upper, for writing mapped files back; it is not in the view */
+	int pass_fd;  /* the executable ntr-pass; -1: not installed */
+	char *wsroot;
+	bool user, started;
+	bool over; /* the loop ends */
+	struct ntr_initcall *calls;
+	struct ntr_initjob *jobs;
+	struct ntr_inithelper *helpers;
+	struct ntr_known *known;
+	struct ntr_proclist frozen;
+};
+
+/* ---- init.c: answers. Failure to send means that ntrd is gone: the loop ends. ---- */
+void ntr_init_send(struct ntr_init *in, uint64_t req, json_t *msg, const int *fds, size_t nfds); /* takes msg */
+void ntr_init_ok(struct ntr_init *in, uint64_t req);
+void ntr_init_errno(struct ntr_init *in, uint64_t req, int code);
+void ntr_init_error(struct ntr_init *in, uint64_t req, const struct ntr_err *e);
+
+/* ---- init_call.c ---- */
+void ntr_init_call(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_signal(struct ntr_init *in, struct ntr_initreq *rq);
+/* After SIGCHLD: collects every dead child and reports calls that ended. */
+void ntr_init_reap(struct ntr_init *in);
+void ntr_initcall_free(struct ntr_initcall *c);
+
+/* ---- init_wrap.c: bash for a script, and the state it leaves ---- */
+/* A descriptor (O_CLOEXEC) that holds the script and will hold the state. */
+int ntr_wrap_open(const char *script, size_t len, int *ret_fd);
+/* Text for `bash -c TEXT bash` when that descriptor is number fd there. Fresh memory. */
+char *ntr_wrap_text(const char *script, int fd);
+/* {"cwd","umask","env"} out of it, or NULL when the script left none. began: the environment it was started with. */
+json_t *ntr_wrap_state(int fd, size_t script_len, char *const *began);
+
+/* ---- init_proc.c ---- */
+/* All processes of the session, zombies included. 0 or negative errno. */
+int ntr_init_scan(struct ntr_init *in, struct ntr_proclist *ret);
+void ntr_proclist_done(struct ntr_proclist *l);
+int ntr_proclist_add(struct ntr_proclist *l, const struct ntr_proc *p);
+/* One process by its pid: 0, or -ESRCH. call stays 0. */
+int ntr_proc_read(pid_t pid, struct ntr_proc *ret);
+/* Living processes that belong to no running call. */
+unsigned ntr_init_background(struct ntr_init *in);
+void ntr_init_forget(struct ntr_init *in);
+
+/* ---- init_kill.c ---- */
+void ntr_init_kill(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_stop(struct ntr_init *in, struct ntr_initreq *rq);
+/* Begins a job. The descriptors (or -1) become the job's. */
+void ntr_initjob_start(struct ntr_init *in, enum ntr_initjob_kind kind, const struct ntr_initreq *rq, int mount_fd,
+        int upper_fd);
+/* Moves all jobs on. Returns milliseconds until it wants to be called again, -1: nothing to do. */
+int ntr_init_jobs(struct ntr_init *in);
+/* Kills everything and waits for it, for at most wait_ms: the end of the supervisor. */
+void ntr_init_kill_all(struct ntr_init *in, unsigned wait_ms);
+void ntr_initjob_free(struct ntr_initjob *j);
+
+/* ---- init_freeze.c ---- */
+/* Stops every process that is not stopped already; returns how many, once they stand still. */
+unsigned ntr_init_freeze(struct ntr_init *in);
+void ntr_init_thaw(struct ntr_init *in);
+void ntr_init_freeze_op(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_thaw_op(struct ntr_init *in, struct ntr_initreq *rq);
+
+/* ---- init_ps.c ---- */
+void ntr_init_ps(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_mapped(struct ntr_init *in, struct ntr_initreq *rq);
+
+/* ---- init_view.c ---- */
+void ntr_init_start(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_fold(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_swap(struct ntr_init *in, struct ntr_initreq *rq);
+/* The second half of a swap, when nothing runs any more. */
+int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_err *e);
+void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq);
+
+/* ---- init_helper.c: pass-through helpers and other children of our own ---- */
+void ntr_init_serve(struct ntr_init *in, struct ntr_initreq *rq);
+bool ntr_inithelper_reaped(struct ntr_init *in, pid_t pid);
+bool ntr_inithelper_is(const struct ntr_init *in, pid_t pid);
+/* Helpers let go of the view, then take it again: needed around every change of the view. false: one has files open
+ * (unless force). Resume in either case. */
+bool ntr_inithelper_release(struct ntr_init *in, bool force);
+void ntr_inithelper_resume(struct ntr_init *in);
+/* Closes a descriptor where that may take long (the last use of a large overlay): in a child. */
+void ntr_inithelper_close(struct ntr_init *in, int fd);
+void ntr_inithelper_end(struct ntr_init *in);
+
+/* ---- init_path.c, init_file.c ---- */
+/* Resolves path (relative to root, or absolute below wsroot) without leaving root, following symlinks that stay inside:
+ * *ret is a path relative to root without symlinks ("." for root itself); the last component may not exist. follow: also
+ * a symlink there. -EXDEV: it leads out. */
+int ntr_init_resolve(int root, const char *wsroot, const char *path, bool follow, char **ret);
+void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_pathop(struct ntr_init *in, struct ntr_initreq *rq);
+
+#endif

@@ -1,0 +1,188 @@
+/* init_view: the requests that make, replace and lend the view. */
+#include "init.h"
+#include "initproto.h"
+#include "view.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+/* fds of a request: lower, upper, work. */
+static int build(struct ntr_init *in, const struct ntr_initreq *rq, int *ret_mount, struct ntr_err *e)
+{
+	const struct ntr_overlay o = {
+	        .lower_fd = rq->fds[0], .upper_fd = rq->fds[1], .work_fd = rq->fds[2], .userxattr = in->user};
+
+	return ntr_view_overlay(&o, ret_mount, e);
+}
+
+static void keep_upper(struct ntr_init *in, int fd)
+{
+	ntr_closep(&in->upper_fd);
+	in->upper_fd = fd;
+}
+
+static int make_view(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err *e)
+{
+	ntr_autoclose int mount = -1;
+	int r = ntr_json_get_bytes(json_object_get(rq->msg, "wsroot"), &in->wsroot, NULL);
+
+	if (r)
+		return ntr_err_full(e, r, "start the session", "no wsroot", NULL);
+	in->user = ntr_json_bool(rq->msg, "user", false);
+	r = ntr_view_enter(in->user, e);
+	if (!r)
+		r = ntr_view_place(in->wsroot, e);
+	if (!r)
+		r = build(in, rq, &mount, e);
+	if (!r)
+		r = ntr_view_attach(mount, in->wsroot, false, e);
+	if (!r)
+		keep_upper(in, ntr_steal_fd(&rq->fds[1]));
+	return r;
+}
+
+void ntr_init_start(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	struct ntr_err e = {0};
+	struct stat st;
+
+	if (in->started) {
+		ntr_err_full(&e, -EALREADY, "start the session", "it has been started", NULL);
+		ntr_init_error(in, rq->req, &e);
+		return;
+	}
+	if (make_view(in, rq, &e)) {
+		ntr_init_error(in, rq->req, &e);
+		in->over = true;
+		return;
+	}
+	in->started = true;
+	if (stat("/proc/self/ns/mnt", &st))
+		st.st_ino = 0;
+	ntr_init_send(in, rq->req,
+	        json_pack("{s:b,s:i,s:I,s:i}", "ok", 1, "pid", (int)getpid(), "mntns", (json_int_t)st.st_ino,
+	                "protocol", NTR_INIT_PROTOCOL),
+	        NULL, 0);
+}
+
+/* ---- replacing ---- */
+
+/* Without MOVE_MOUNT_BENEATH (before 6.5; or where the view's parent is the namespace's first root) there is a moment
+ * without a view, so nothing may run. A spare of the old one goes back if the new one does not fit. */
+static int replace_in_turn(struct ntr_init *in, int mount, struct ntr_err *e)
+{
+	ntr_autoclose int spare = -1;
+	int r = ntr_view_clone(in->wsroot, &spare);
+
+	if (!r)
+		r = ntr_view_detach(in->wsroot, true);
+	if (r)
+		return ntr_err_set(e, r, "take the view off %s", in->wsroot);
+	r = ntr_view_attach(mount, in->wsroot, false, e);
+	if (r)
+		ntr_view_attach(spare, in->wsroot, false, NULL);
+	return r;
+}
+
+/* The old mount is held until a child lets go of it: the last one to do so waits for the whole overlay to be taken
+ * apart, which with 50,000 cached entries lasts a second. */
+static int replace(struct ntr_init *in, int mount, struct ntr_err *e)
+{
+	ntr_autoclose int old = open(in->wsroot, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	int r;
+
+	if (old < 0)
+		return ntr_err_set(e, -errno, "open %s", in->wsroot);
+	r = ntr_view_attach(mount, in->wsroot, true, e);
+	if (!r && (r = ntr_view_detach(in->wsroot, true)))
+		return ntr_err_set(e, r, "take the old view off %s", in->wsroot);
+	if (r == -EINVAL)
+		r = replace_in_turn(in, mount, e);
+	if (!r)
+		ntr_inithelper_close(in, ntr_steal_fd(&old));
+	return r;
+}
+
+/* The check and the exchange happen while every process stands still: between them nobody can step into the old view,
+ * where what he writes would be lost. 1: busy. */
+static int fold_view(struct ntr_init *in, int mount, struct ntr_err *e)
+{
+	bool frozen_before = in->frozen.n > 0;
+	int r = ntr_view_busy(in->wsroot);
+
+	if (!r) {
+		ntr_init_freeze(in);
+		r = ntr_view_busy(in->wsroot);
+	}
+	if (r < 0)
+		ntr_err_set(e, r, "look who uses %s", in->wsroot);
+	if (!r)
+		r = replace(in, mount, e);
+	if (!frozen_before)
+		ntr_init_thaw(in);
+	return r;
+}
+
+void ntr_init_fold(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	ntr_autoclose int mount = -1;
+	struct ntr_err e = {0};
+	int r = build(in, rq, &mount, &e);
+
+	if (r) {
+		ntr_init_error(in, rq->req, &e);
+		return;
+	}
+	r = ntr_inithelper_release(in, false) ? fold_view(in, mount, &e) : 1;
+	ntr_inithelper_resume(in);
+	if (r > 0) {
+		ntr_init_send(in, rq->req, json_pack("{s:b}", "busy", 1), NULL, 0);
+		return;
+	}
+	if (r < 0) {
+		ntr_init_error(in, rq->req, &e);
+		return;
+	}
+	keep_upper(in, ntr_steal_fd(&rq->fds[1]));
+	ntr_init_ok(in, rq->req);
+}
+
+/* The new overlay is built first: if that fails nothing has been lost. */
+void ntr_init_swap(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	struct ntr_err e = {0};
+	int mount = -1;
+
+	if (build(in, rq, &mount, &e)) {
+		ntr_init_error(in, rq->req, &e);
+		return;
+	}
+	ntr_initjob_start(in, NTR_JOB_SWAP, rq, mount, ntr_steal_fd(&rq->fds[1]));
+}
+
+int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_err *e)
+{
+	int r;
+
+	ntr_inithelper_release(in, true);
+	r = replace(in, job->mount_fd, e);
+	if (!r)
+		keep_upper(in, ntr_steal_fd(&job->upper_fd));
+	ntr_inithelper_resume(in);
+	return r;
+}
+
+void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	ntr_autoclose int fd = -1;
+	struct ntr_err e = {0};
+	int r = ntr_view_clone(in->wsroot, &fd);
+
+	if (r) {
+		ntr_err_set(&e, r, "copy the session's mount");
+		ntr_init_error(in, rq->req, &e);
+		return;
+	}
+	ntr_init_send(in, rq->req, json_pack("{s:b}", "ok", 1), &fd, 1);
+}

@@ -1,0 +1,184 @@
+/* A store that does not answer: the watchdog, service to others meanwhile, and a stop that returns. The store
+ * is stopped by the hook that replaces the name hash. */
+#include "versions_fixture.h"
+
+#include <pthread.h>
+
+static struct vfixture f;
+static char root[400];
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic int waiting;
+
+static uint64_t slow_hash(const char *name, size_t n)
+{
+	uint64_t h = 5381;
+
+	for (size_t i = 0; i < n; i++)
+		h = h * 33 + (uint8_t)name[i];
+	if (n >= 5 && !memcmp(name, "stuck", 5)) {
+		atomic_fetch_add(&waiting, 1);
+		pthread_mutex_lock(&gate);
+		pthread_mutex_unlock(&gate);
+		atomic_fetch_sub(&waiting, 1);
+	}
+	return 3 + (h >> 2);
+}
+
+static int setup(void **state)
+{
+	struct ntr_versions_options o = VFX_PLAIN;
+	struct ntr_txn *t;
+
+	(void)state;
+	vfx_setup(&f);
+	ntr_dirent_hash_hook = slow_hash;
+	t = fx_begin(&f.fx);
+	vfx_new(t, NTR_INO_ROOT, "stuck", S_IFREG | 0644, "x", 1);
+	vfx_new(t, NTR_INO_ROOT, "fine", S_IFREG | 0644, "x", 1);
+	for (int i = 0; i < 8; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "stuck%d", i);
+		vfx_new(t, NTR_INO_ROOT, name, S_IFREG | 0644, "x", 1);
+	}
+	fx_commit(&f.fx, t);
+	o.watchdog_s = 1;
+	vfx_mount(&f, o);
+	vfx_root_path(&f, f.fx.head.root, root);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	vfx_teardown(&f);
+	ntr_dirent_hash_hook = NULL;
+	return 0;
+}
+
+static int try(const char *name)
+{
+	char path[500];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/%s", root, name);
+	return stat(path, &st) < 0 ? errno : 0;
+}
+
+static void *try_stuck(void *arg)
+{
+	return (void *)(intptr_t)try(arg);
+}
+
+static void wait_for(int n)
+{
+	for (int i = 0; i < 500 && atomic_load(&waiting) != n; i++)
+		usleep(10000);
+	assert_int_equal(atomic_load(&waiting), n);
+}
+
+static void test_watchdog(void **state)
+{
+	char name[] = "stuck";
+	uint64_t t0;
+	pthread_t th;
+	void *r;
+
+	(void)state;
+	assert_int_equal(try("."), 0);
+	pthread_mutex_lock(&gate);
+	assert_int_equal(pthread_create(&th, NULL, try_stuck, name), 0);
+	wait_for(1);
+	/* others are served meanwhile */
+	t0 = ntr_mono_ns();
+	assert_int_equal(try("fine"), 0);
+	assert_true(ntr_mono_ns() - t0 < 900000000ull);
+	pthread_join(th, &r);
+	assert_int_equal((intptr_t)r, EIO);
+	pthread_mutex_unlock(&gate);
+	wait_for(0);
+	/* an error is not remembered, and the thread serves again */
+	for (int i = 0; i < 3; i++)
+		assert_int_equal(try("stuck"), 0);
+	assert_int_equal(try("absent"), ENOENT);
+	assert_int_equal(vfx_inodes(&f), 3);
+}
+
+/* As many stuck requests as there are threads: everyone gets an answer all the same. */
+static void test_all_stuck(void **state)
+{
+	static char name[8][16];
+	pthread_t th[8];
+	void *r;
+
+	(void)state;
+	assert_int_equal(try("."), 0);
+	pthread_mutex_lock(&gate);
+	for (int i = 0; i < 2; i++) {
+		snprintf(name[i], sizeof(name[i]), "stuck%d", i);
+		assert_int_equal(pthread_create(&th[i], NULL, try_stuck, name[i]), 0);
+	}
+	for (int i = 0; i < 2; i++) {
+		pthread_join(th[i], &r);
+		assert_int_equal((intptr_t)r, EIO);
+	}
+	assert_int_equal(try("fine"), 0);
+	pthread_mutex_unlock(&gate);
+	wait_for(0);
+	assert_int_equal(try("stuck0"), 0);
+}
+
+static void *stop(void *arg)
+{
+	(void)arg;
+	ntr_versions_stop(f.v);
+	return NULL;
+}
+
+/* The store comes back while stop waits for it: nothing is lost or used after its end. */
+static void test_stop_waits(void **state)
+{
+	char name[] = "stuck";
+	pthread_t th, ts;
+	void *r;
+
+	(void)state;
+	assert_int_equal(try("."), 0);
+	pthread_mutex_lock(&gate);
+	assert_int_equal(pthread_create(&th, NULL, try_stuck, name), 0);
+	wait_for(1);
+	assert_int_equal(pthread_create(&ts, NULL, stop, NULL), 0);
+	usleep(200000);
+	pthread_mutex_unlock(&gate);
+	pthread_join(ts, NULL);
+	pthread_join(th, &r);
+	f.v = NULL;
+	assert_int_equal(try("fine"), ENOENT); /* the bare directory */
+}
+
+static const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_watchdog, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_all_stuck, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stop_waits, setup, teardown),
+};
+
+static const struct CMUnitTest ring_tests[] = {
+        cmocka_unit_test_setup_teardown(test_stop_waits, setup, teardown),
+};
+
+int main(void)
+{
+	int failed;
+
+	if (geteuid() != 0 && access("/dev/fuse", R_OK | W_OK) < 0) {
+		print_message("skipped: /dev/fuse cannot be opened\n");
+		return 0;
+	}
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	if (vfx_enable_uring()) {
+		print_message("over io_uring\n");
+		f.want = NTR_TRANSPORT_URING;
+		failed += cmocka_run_group_tests(ring_tests, NULL, NULL);
+	}
+	return failed;
+}
