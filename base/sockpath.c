@@ -121,7 +121,8 @@ static int place_err(const char *store, const struct place *p, int r, struct ntr
 	else if (p->dir)
 		ntr_err_why(e, "%s: %s", p->dir, strerror(-r));
 	if (p->dir)
-		ntr_err_todo(e, "remove it, or set XDG_RUNTIME_DIR to a folder of your own");
+		ntr_err_todo(e, "%sset XDG_RUNTIME_DIR to a folder of your own",
+		        r == -EPERM ? "remove it, or " : "");
 	return r;
 }
 

@@ -18,7 +18,7 @@ const char *argp_program_version = "ntrd " NTR_VERSION;
 
 struct options {
 	const char *store_arg, *log, *init;
-	char *store;
+	char *store, *sock; /* sock: to be removed even if the store's folder has been */
 	int ready_fd;
 	long idle_s;
 	bool foreground, no_uring;
@@ -246,7 +246,9 @@ static int start(struct daemon *d, struct ntr_err *e)
 	if (r)
 		return r;
 	ntrd_log_rotate();
-	r = ntr_sock_listen(d->o.store, &d->listen_fd, e);
+	r = ntr_sock_path(d->o.store, &d->o.sock, e);
+	if (!r)
+		r = ntr_sock_listen(d->o.store, &d->listen_fd, e);
 	if (r)
 		return r;
 	so.ctl = d->ctl;
@@ -277,8 +279,10 @@ static void stop_ticking(struct daemon *d)
 /* The name goes first: clients that come now start the next daemon, which waits for the lock. */
 static void finish(struct daemon *d)
 {
-	if (d->listen_fd >= 0)
+	if (d->listen_fd >= 0) {
 		ntr_sock_unlink(d->o.store);
+		unlink(d->o.sock);
+	}
 	if (d->srv && ntrd_server_drain(d->srv, DRAIN_MS)) {
 		/* A request hangs (in a pipe that nobody reads, say) and still uses the controller: save the
 		 * sessions, leave the rest to the next start, which expects no more of a daemon than of one
@@ -388,5 +392,6 @@ int main(int argc, char **argv)
 	argp_parse(&argp, argc, argv, 0, NULL, &d.o);
 	r = run(&d);
 	free(d.o.store);
+	free(d.o.sock);
 	return r;
 }

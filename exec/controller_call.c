@@ -274,6 +274,9 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 	if (!r) {
 		read_reply(reply, ret);
 		s->live->background = ret->background;
+		if (spec->cwd) /* for this call only: what sticks stays as it is */
+			json_object_set_new(json_object_get(reply, "state"), "cwd",
+			        ntr_json_bytes(s->state->cwd, strlen(s->state->cwd)));
 		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env);
 	}
 	ntr_strv_free(env);

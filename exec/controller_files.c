@@ -351,6 +351,8 @@ static int spool(int in, int *ret)
 	if (tmp < 0)
 		return -errno;
 	r = copy_fd(in, tmp);
+	if (!r && lseek(tmp, 0, SEEK_SET) < 0)
+		r = -errno;
 	if (!r)
 		*ret = ntr_steal_fd(&tmp);
 	return r;

@@ -12,8 +12,8 @@
  * When: in an EXIT trap, which bash also runs after `exit`, set -e, set -u and SIGTERM; only in the main shell. A script that
  * sets an EXIT trap of its own would replace it, so scripts that may do so (they hold "trap" together with "exit" or a 0)
  * get a function `trap`, which adds the state to the script's trap, before it and again behind it, and keeps `trap -p`
- * honest. Being a function, it has to make up for what bash does with the function-local pseudo-signals: RETURN would
- * fire at its own return, and resetting ERR, DEBUG or RETURN would be undone there. Where a sourced file replaces the
+ * honest. Being a function, it has to make up for what bash does with the pseudo-signals in one: RETURN and DEBUG would
+ * fire for itself, and resetting ERR, DEBUG or RETURN would be undone at its end (ignoring them is not). Where a sourced file replaces the
  * trap instead, the state is still taken if the script comes to its end.
  *
  * Known limits: `exec CMD` leaves no state; syntax errors say "eval:" where bash -c says "-c:"; set -x shows one more
@@ -43,18 +43,17 @@ static const char text_state[] =
         "if [[ $BASHPID == \"$$\" && ! ( -v __ntr_done && -z ${2-} ) ]]; then "
         "if [[ -k /dev/fd/@ ]]; then " OUT "@; elif [[ -k /dev/fd/10 ]]; then " OUT "10; fi; fi; "
         "builtin return \"$1\"; }; "
-        "__ntr_end() { { builtin local -; builtin set +aeuvx; } 2>/dev/null; __ntr_state \"$1\" && builtin :; "
-        "__ntr_done=1; builtin exit \"$1\"; }; ";
+        "__ntr_end() { __ntr_state \"$1\" && builtin :; __ntr_done=1; builtin return \"$1\"; }; ";
 
-#define HEAD "{ __ntr_state \\\"\\$?\\\"; }" QUIET " && :; "
+#define HEAD "{ __ntr_state \\\"\\$?\\\" && :; }" QUIET "; "
 #define TAIL "{ __ntr_state 0 1; }" QUIET
 
 static const char text_trap[] =
-        "if [[ ! -o posix ]]; then "
+        "if [[ ! -o posix ]]; then __ntr_guard='case ${FUNCNAME-} in trap) ;; *) '; "
         "__ntr_traps() { builtin local l b=\"trap -- '" HEAD "' EXIT\"; l=$(builtin trap \"$@\"; "
         "builtin printf %s \"x$?\"); builtin local r=${l##*x}; l=${l%x*}; "
         "l=${l//\"$b\"$'\\n'/}; l=${l//\"" HEAD "\"/}; l=${l//$'\\n'\"" TAIL "\"/}; "
-        "l=${l//'case ${FUNCNAME-} in trap) ;; *) '/}; l=${l//$'\\n;; esac # RETURN'/}; "
+        "l=${l//\"$__ntr_guard\"/}; l=${l//$'\\n;; esac # ntr'/}; "
         "for b in ERR DEBUG RETURN; do l=${l//\"trap -- '' $b\"$'\\n'/}; done; "
         "builtin printf %s \"$l\"; builtin return $r; }; "
         "trap() { { builtin local - s o c; builtin set +aeuvx; } 2>/dev/null; "
@@ -65,14 +64,16 @@ static const char text_trap[] =
         "0|EXIT|SIGEXIT) if [[ $BASHPID != \"$$\" ]]; then builtin trap -- \"$c\" EXIT; "
         "elif [[ -z $c || $c == - ]]; then builtin trap -- \"" HEAD "\" EXIT; "
         "else builtin trap -- \"" HEAD "\"\"$c\"$'\\n'\"" TAIL "\" EXIT; fi;; "
-        "RETURN) if [[ -z $c || $c == - ]]; then builtin trap '' RETURN; "
-        "else builtin trap -- 'case ${FUNCNAME-} in trap) ;; *) '\"$c\"$'\\n;; esac # RETURN' RETURN; fi;; "
-        "ERR|DEBUG) if [[ $c == - ]]; then builtin trap '' \"$s\"; else builtin trap -- \"$c\" \"$s\"; fi;; "
-        "*) builtin trap -- \"$c\" \"$s\" || o=$?;; esac; done; builtin return $o; }; fi; ";
+        "RETURN|DEBUG) if [[ -z $c || $c == - ]]; then builtin trap '' \"$s\"; "
+        "else builtin trap -- \"$__ntr_guard$c\"$'\\n;; esac # ntr' \"$s\"; fi;; "
+        "ERR) if [[ $c == - ]]; then builtin trap '' ERR; else builtin trap -- \"$c\" ERR; fi;; "
+        "*) if ! builtin trap -- \"$c\" \"$s\" 2>/dev/null; then o=1; builtin printf "
+        "'bash: line %s: trap: %s: invalid signal specification\\n' \"${BASH_LINENO[0]}\" \"$s\" >&2; fi;; "
+        "esac; done; builtin return $o; }; fi; ";
 
-static const char text_run[] = "builtin trap '{ __ntr_state \"$?\"; }" QUIET " && :; ' EXIT; "
+static const char text_run[] = "builtin trap '{ __ntr_state \"$?\" && :; }" QUIET "; ' EXIT; "
                                "{ builtin eval \"${BASH_EXECUTION_STRING[0]-}\"; } @>&-; "
-                               "{ __ntr_end \"$?\"; }" QUIET;
+                               "{ __ntr_end \"$?\" && :; }" QUIET;
 
 static bool may_trap_exit(const char *script)
 {

@@ -230,7 +230,8 @@ static int merge(struct job *j)
 {
 	size_t n = 0;
 
-	qsort(j->v, j->n, sizeof *j->v, by_path);
+	if (j->n) /* NULL is no array, not even of nothing */
+		qsort(j->v, j->n, sizeof *j->v, by_path);
 	for (size_t i = 0; i < j->n; i++) {
 		struct ntr_diff_entry *x = &j->v[i], *y = i + 1 < j->n ? x + 1 : NULL;
 		bool drop = false;

@@ -57,7 +57,8 @@ struct ntr_fsck_head *ntr_fsck_head_find(struct ntr_fsck_run *k, uint64_t sid)
 	return k->nh ? bsearch(&sid, k->h, k->nh, sizeof(*k->h), head_compare) : NULL;
 }
 
-/* The database's own checksums. What it finds damaged the later stages find again where it matters, with names. */
+/* The database's own checksums. What it finds damaged the later stages find again where it matters, with
+ * names. */
 static int files_check(struct ntr_fsck_run *k)
 {
 	struct ntr_err e = {0};
@@ -82,8 +83,8 @@ static void run_done(struct ntr_fsck_run *k)
 
 int ntr_fsck_run(struct ntr_store *s, struct ntr_fsck *f, struct ntr_err *e)
 {
-	static int (*const stages[])(struct ntr_fsck_run *k) = {
-		files_check, ntr_fsck_meta, ntr_fsck_chunks, ntr_fsck_nodes, ntr_fsck_trees};
+	static int (*const stages[])(struct ntr_fsck_run * k) = {
+	        files_check, ntr_fsck_meta, ntr_fsck_chunks, ntr_fsck_nodes, ntr_fsck_trees};
 	ntr_auto(run_done) struct ntr_fsck_run k = {.s = s, .f = f};
 	int r = 0;
 

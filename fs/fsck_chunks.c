@@ -1,6 +1,7 @@
-/* Chunks and their index. The chunks are read once, in the order in which they lie on disk; each looks up its own index
- * entry, and marks itself when the entry names it. So the index, which is in hash order, needs no chunk to be read
- * again: an entry is right when the chunk that it names is marked, and no other entry names it too. */
+/* Chunks and their index. The chunks are read once, in the order in which they lie on disk; each looks up its
+ * own index entry, and marks itself when the entry names it. So the index, which is in hash order, needs no
+ * chunk to be read again: an entry is right when the chunk that it names is marked, and no other entry names
+ * it too. */
 #include "chunk_impl.h"
 #include "fsck_impl.h"
 
@@ -12,6 +13,11 @@ struct scan {
 	struct ntr_fsck_bits indexed;
 	uint64_t next; /* every chunk below it was looked at */
 };
+
+static bool unreadable(int r)
+{
+	return r == -EUCLEAN || r == -EIO;
+}
 
 static const char *chunk_check(struct scan *s, uint64_t id, const uint8_t *val, size_t len, uint8_t hash[16])
 {
@@ -28,7 +34,7 @@ static int index_names(struct scan *s, const uint8_t hash[16], uint64_t id)
 	int r = ntr_kv_get(s->k->s->kv, NTR_CF_CIDX, hash, 16, &pin);
 
 	if (r)
-		return r == -ENOENT || r == -EUCLEAN || r == -EIO ? 0 : r;
+		return r == -ENOENT || unreadable(r) ? 0 : r;
 	r = pin.len == 8 && ntr_get_le64(pin.data) == id;
 	ntr_kv_unpin(&pin);
 	return r;
@@ -41,6 +47,8 @@ static int chunk_found(struct scan *s, uint64_t id, const uint8_t *val, size_t l
 	int r;
 
 	s->next = id + 1;
+	if (id >= s->k->chunk_limit)
+		return 0;
 	if (wrong) {
 		ntr_fsck_problem(s->k, "chunk %" PRIu64 " %s", id, wrong);
 		return 0;
@@ -64,18 +72,20 @@ static int chunk_probe(struct scan *s, uint64_t id)
 
 	ntr_put_be64(key, id);
 	r = ntr_kv_get(s->k->s->kv, NTR_CF_CHUNK, key, sizeof(key), &pin);
-	if (r == -EUCLEAN || r == -EIO)
+	if (unreadable(r))
 		ntr_fsck_problem(s->k, "chunk %" PRIu64 " cannot be read, if there is one", id);
 	if (r)
-		return r == -ENOENT || r == -EUCLEAN || r == -EIO ? 0 : r;
+		return r == -ENOENT || unreadable(r) ? 0 : r;
 	r = chunk_found(s, id, pin.data, pin.len);
 	ntr_kv_unpin(&pin);
 	return r;
 }
 
-static int scan_from(struct scan *s, uint64_t from, uint64_t *ret_first)
+/* Looks at every chunk from s->next on that iteration reaches. 0: that was all of them. */
+static int scan_run(struct scan *s)
 {
-	ntr_auto(ntr_kv_iter_freep) struct ntr_kv_iter *it = ntr_kv_iter_new(s->k->s->kv, NTR_CF_CHUNK, false);
+	ntr_auto(ntr_kv_iter_freep) struct ntr_kv_iter *it =
+	        ntr_kv_iter_new(s->k->s->kv, NTR_CF_CHUNK, false);
 	const uint8_t *key, *val;
 	size_t klen, vlen;
 	uint8_t seek[8];
@@ -83,57 +93,57 @@ static int scan_from(struct scan *s, uint64_t from, uint64_t *ret_first)
 
 	if (!it)
 		return -ENOMEM;
-	*ret_first = UINT64_MAX;
-	ntr_put_be64(seek, from);
+	ntr_put_be64(seek, s->next);
 	for (ntr_kv_iter_seek(it, seek, sizeof(seek)); !r && ntr_kv_iter_valid(it, &key, &klen, &val, &vlen);
-		ntr_kv_iter_next(it)) {
-		uint64_t id = klen == 8 ? ntr_get_be64(key) : 0;
-
-		*ret_first = NTR_MIN(*ret_first, id);
-		if (!id)
-			ntr_fsck_problem(s->k, "a chunk without a number");
+	        ntr_kv_iter_next(it)) {
+		if (klen == 8)
+			r = chunk_found(s, ntr_get_be64(key), val, vlen);
 		else
-			r = chunk_found(s, id, val, vlen);
+			ntr_fsck_problem(s->k, "a chunk without a number");
 	}
 	return r ? r : ntr_kv_iter_error(it);
 }
 
-/* A damaged block ends the scan. It goes on behind the block, which is looked for in growing steps; the chunks that
- * were stepped over are then tried one by one. */
+/* Iteration fails at s->next: the first place found, in growing steps, from which it works again. */
+static int scan_resume(struct scan *s, uint64_t *ret)
+{
+	ntr_auto(ntr_kv_iter_freep) struct ntr_kv_iter *it =
+	        ntr_kv_iter_new(s->k->s->kv, NTR_CF_CHUNK, false);
+	uint64_t step = 1;
+	uint8_t seek[8];
+
+	if (!it)
+		return -ENOMEM;
+	for (*ret = s->next + 1; *ret < s->k->chunk_limit; *ret += step) {
+		ntr_put_be64(seek, *ret);
+		ntr_kv_iter_seek(it, seek, sizeof(seek));
+		if (ntr_kv_iter_valid(it, NULL, NULL, NULL, NULL) || !ntr_kv_iter_error(it))
+			return 0;
+		step = NTR_MIN(step * 2, (uint64_t)4096);
+	}
+	return 0;
+}
+
+/* A damaged block ends a run. The chunks up to where the next one begins are tried one by one. */
 static int scan_all(struct scan *s)
 {
-	uint64_t from = 0, step = 1, first;
-
 	for (;;) {
-		uint64_t gap = s->next;
-		int r = scan_from(s, from, &first);
+		uint64_t resume;
+		int r = scan_run(s);
 
-		if (r && r != -EUCLEAN && r != -EIO)
+		if (!unreadable(r))
 			return r;
-		if (first != UINT64_MAX || !r) {
-			for (uint64_t id = gap; from && id < NTR_MIN(from, s->k->chunk_limit); id++) {
-				uint64_t next = s->next;
-				int q = chunk_probe(s, id);
-
-				s->next = next;
-				if (q)
-					return q;
-			}
-			step = 1;
-		}
-		if (!r)
-			return 0;
-		from = first != UINT64_MAX ? s->next : NTR_MAX(from, s->next) + step;
-		if (first == UINT64_MAX)
-			step = NTR_MIN(step * 2, (uint64_t)4096);
-		if (from >= s->k->chunk_limit)
-			from = s->k->chunk_limit;
-		if (first == UINT64_MAX && from == s->k->chunk_limit && gap >= from)
-			return 0;
+		r = scan_resume(s, &resume);
+		for (uint64_t id = s->next; !r && id < resume; id++)
+			r = chunk_probe(s, id);
+		if (r)
+			return r;
+		s->next = resume;
 	}
 }
 
-static int index_entry(struct scan *s, struct ntr_fsck_bits *seen, const uint8_t *val, size_t klen, size_t vlen)
+static int index_entry(
+        struct scan *s, struct ntr_fsck_bits *seen, const uint8_t *val, size_t klen, size_t vlen)
 {
 	uint64_t id = klen == 16 && vlen == 8 ? ntr_get_le64(val) : 0;
 
@@ -142,7 +152,8 @@ static int index_entry(struct scan *s, struct ntr_fsck_bits *seen, const uint8_t
 	if (!id)
 		ntr_fsck_problem(s->k, "an entry of the chunk index is damaged");
 	else if (!ntr_fsck_bits_test(&s->indexed, id) || ntr_fsck_bits_test(seen, id))
-		ntr_fsck_problem(s->k, "the chunk index names chunk %" PRIu64 " for content that it does not have", id);
+		ntr_fsck_problem(s->k,
+		        "the chunk index names chunk %" PRIu64 " for content that it does not have", id);
 	else
 		return ntr_fsck_bits_add(seen, id);
 	return 0;
@@ -159,13 +170,15 @@ static int index_scan(struct scan *s)
 
 	if (!it)
 		return -ENOMEM;
-	for (ntr_kv_iter_seek(it, "", 0); !r && ntr_kv_iter_valid(it, &key, &klen, &val, &vlen); ntr_kv_iter_next(it)) {
+	for (ntr_kv_iter_seek(it, "", 0); !r && ntr_kv_iter_valid(it, &key, &klen, &val, &vlen);
+	        ntr_kv_iter_next(it)) {
 		r = index_entry(s, &seen, val, klen, vlen);
 		if (++n % 65536 == 0)
 			ntr_fsck_progress(s->k, "index", n, 0);
 	}
 	if (!r && ntr_kv_iter_error(it))
-		ntr_fsck_problem(s->k, "chunk index: the database cannot read all of it; equal content is stored again");
+		ntr_fsck_problem(s->k,
+		        "chunk index: the database cannot read all of it; equal content is stored again");
 	ntr_fsck_progress(s->k, "index", n, n);
 	return r;
 }

@@ -1,5 +1,6 @@
-/* fsck_impl: what the files of fsck share. One run goes through stages, each with what the ones before collected:
- * the database's own files, the records of meta, chunks, their index, nodes, and the trees item by item. */
+/* fsck_impl: what the files of fsck share. One run goes through stages, each with what the ones before
+ * collected: the database's own files, the records of meta, chunks, their index, nodes, and the trees item by
+ * item. */
 #ifndef NTR_FS_FSCK_IMPL_H
 #define NTR_FS_FSCK_IMPL_H
 
@@ -16,7 +17,6 @@ struct ntr_fsck_bits {
 bool ntr_fsck_bits_test(const struct ntr_fsck_bits *b, uint64_t id);
 /* Adds id. 0, -ENOMEM, -ERANGE (no sane id). */
 int ntr_fsck_bits_add(struct ntr_fsck_bits *b, uint64_t id);
-void ntr_fsck_bits_remove(struct ntr_fsck_bits *b, uint64_t id);
 void ntr_fsck_bits_done(struct ntr_fsck_bits *b);
 
 /* Lengths of chunks, by id; 0: there is no sound chunk of that id. */
@@ -65,7 +65,8 @@ int ntr_fsck_chunks(struct ntr_fsck_run *k); /* chunk and cidx */
 int ntr_fsck_nodes(struct ntr_fsck_run *k);  /* every node of every root, once */
 int ntr_fsck_trees(struct ntr_fsck_run *k);  /* what trees say, commit by commit */
 
-/* fsck_tree.c and fsck_inode.c: one tree, as what differs from one that was checked before (or from nothing). */
+/* fsck_tree.c and fsck_inode.c: one tree, as what differs from one that was checked before (or from nothing).
+ */
 struct ntr_fsck_tree {
 	struct ntr_fsck_run *k;
 	struct ntr_snap now, base; /* base.root 0: everything is new */
@@ -80,9 +81,11 @@ struct ntr_fsck_tree {
 int ntr_fsck_inode(struct ntr_fsck_tree *t, uint64_t ino);
 /* An object that lost a name: what is left of it must be consistent. */
 int ntr_fsck_inode_left(struct ntr_fsck_tree *t, uint64_t ino);
+/* A name that an object does not say any more that it has: there must be no entry that still leads to it. */
+int ntr_fsck_name_left(struct ntr_fsck_tree *t, uint64_t dir, const char *name, size_t n);
 /* The entry (dir, name), present in the tree. */
 int ntr_fsck_entry(struct ntr_fsck_tree *t, uint64_t dir, uint64_t hash, const char *name, size_t n,
-	const uint8_t *val, size_t vlen);
+        const uint8_t *val, size_t vlen);
 /* An item's own form and the chunks it names. */
 int ntr_fsck_item(struct ntr_fsck_tree *t, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen);
 /* Reads an entry's value. 0 or -EUCLEAN. */

@@ -1,5 +1,5 @@
-/* Records: one pass over meta in key order, from one snapshot. Letters come in the order A C G H I L N S T, so that
- * commits are known when heads refer to them, and both when lists and names do. */
+/* Records: one pass over meta in key order, from one snapshot. Letters come in the order A C G H I L N S T,
+ * so that commits are known when heads refer to them, and both when lists and names do. */
 #include "fsck_impl.h"
 
 #include <errno.h>
@@ -41,11 +41,12 @@ static void commit_check(struct ntr_fsck_run *k, const struct ntr_commit *c)
 	if (!c->root)
 		ntr_fsck_problem(k, "commit %.12s: it has no tree", c->hex);
 	if (!c->sid || c->sid >= ntr_ids_peek(k->s->ids, NTR_ID_SESSION))
-		ntr_fsck_problem(k, "commit %.12s: session number %" PRIu64 " was never given out", c->hex, c->sid);
+		ntr_fsck_problem(
+		        k, "commit %.12s: session number %" PRIu64 " was never given out", c->hex, c->sid);
 	for (int i = 0; i < c->nparents; i++)
 		if (c->parent[i] >= c->id || !exists(k, c->parent[i]))
-			ntr_fsck_problem(k, "commit %.12s: its parent, number %" PRIu64 ", is missing", c->hex,
-				c->parent[i]);
+			ntr_fsck_problem(k, "commit %.12s: its parent, number %" PRIu64 ", is missing",
+			        c->hex, c->parent[i]);
 }
 
 static int commit_record(struct ntr_fsck_run *k, const struct record *rec)
@@ -63,12 +64,12 @@ static int commit_record(struct ntr_fsck_run *k, const struct record *rec)
 	if (!r) {
 		commit_check(k, &c);
 		k->c[k->nc] = (struct ntr_fsck_commit){.id = id,
-			.root = c.root,
-			.parent = c.nparents ? c.parent[0] : 0,
-			.sid = c.sid,
-			.seq = c.seq,
-			.inodes = c.inodes,
-			.bytes = c.bytes};
+		        .root = c.root,
+		        .parent = c.nparents ? c.parent[0] : 0,
+		        .sid = c.sid,
+		        .seq = c.seq,
+		        .inodes = c.inodes,
+		        .bytes = c.bytes};
 		memcpy(k->c[k->nc++].name, c.name, NTR_COMMIT_BYTES);
 		k->f->commits++;
 		ntr_commit_done(&c);
@@ -83,12 +84,14 @@ static void head_check(struct ntr_fsck_run *k, const struct ntr_head *h)
 	if (ntr_session_name_check(h->name, NULL))
 		ntr_fsck_problem(k, "session number %" PRIu64 ": its name is none", h->sid);
 	if (!c)
-		ntr_fsck_problem(k, "session '%s': its head, commit number %" PRIu64 ", is missing", h->name, h->commit);
+		ntr_fsck_problem(k, "session '%s': its head, commit number %" PRIu64 ", is missing", h->name,
+		        h->commit);
 	else if (c->root != h->root || c->inodes != h->inodes || c->bytes != h->bytes)
-		ntr_fsck_problem(k, "session '%s': its head's tree or counters are not those of the commit", h->name);
-	if (h->origin && !exists(k, h->origin))
 		ntr_fsck_problem(
-			k, "session '%s': its origin, commit number %" PRIu64 ", is missing", h->name, h->origin);
+		        k, "session '%s': its head's tree or counters are not those of the commit", h->name);
+	if (h->origin && !exists(k, h->origin))
+		ntr_fsck_problem(k, "session '%s': its origin, commit number %" PRIu64 ", is missing",
+		        h->name, h->origin);
 	if (h->upper > h->last_upper || (h->upper && !h->base_root))
 		ntr_fsck_problem(k, "session '%s': its folder of changes is recorded wrongly", h->name);
 }
@@ -100,7 +103,8 @@ static int head_record(struct ntr_fsck_run *k, const struct record *rec)
 	struct ntr_head h;
 
 	if (!sid || ntr_rec_head_parse(rec->val, rec->vlen, sid, &h)) {
-		ntr_fsck_problem(k, "session number %" PRIu64 ": its record is damaged; the session is lost", sid);
+		ntr_fsck_problem(
+		        k, "session number %" PRIu64 ": its record is damaged; the session is lost", sid);
 		return 0;
 	}
 	if (grow((void **)&k->h, &k->h_cap, k->nh, sizeof(*k->h)))
@@ -108,7 +112,7 @@ static int head_record(struct ntr_fsck_run *k, const struct record *rec)
 	head_check(k, &h);
 	x = &k->h[k->nh++];
 	*x = (struct ntr_fsck_head){
-		.sid = sid, .root = h.root, .base_root = h.upper ? h.base_root : 0, .seq = h.seq};
+	        .sid = sid, .root = h.root, .base_root = h.upper ? h.base_root : 0, .seq = h.seq};
 	strcpy(x->name, h.name);
 	k->f->sessions++;
 	return 0;
@@ -132,10 +136,11 @@ static void step_check(struct ntr_fsck_run *k, const struct ntr_fsck_head *h, co
 	bool made = en->kind == NTR_STEP_NEW || en->kind == NTR_STEP_COMMIT;
 
 	if (!c || (en->from && !exists(k, en->from)))
-		ntr_fsck_problem(
-			k, "session '%s': step %" PRIu64 " of its history names a missing commit", h->name, en->seq);
+		ntr_fsck_problem(k, "session '%s': step %" PRIu64 " of its history names a missing commit",
+		        h->name, en->seq);
 	else if (made && (c->sid != h->sid || c->seq != en->seq))
-		ntr_fsck_problem(k, "session '%s': step %" PRIu64 " of its history is another's commit", h->name, en->seq);
+		ntr_fsck_problem(k, "session '%s': step %" PRIu64 " of its history is another's commit",
+		        h->name, en->seq);
 	else if (made)
 		c->listed = true;
 }
@@ -155,7 +160,8 @@ static int list_record(struct ntr_fsck_run *k, const struct record *rec)
 		return 0;
 	}
 	if (en.seq != h->last + 1)
-		ntr_fsck_problem(k, "session '%s': steps before %" PRIu64 " of its history are missing", h->name, en.seq);
+		ntr_fsck_problem(k, "session '%s': steps before %" PRIu64 " of its history are missing",
+		        h->name, en.seq);
 	h->last = en.seq;
 	step_check(k, h, &en);
 	return 0;
@@ -166,8 +172,8 @@ static int name_record(struct ntr_fsck_run *k, const struct record *rec)
 	struct ntr_fsck_head *h = rec->vlen == 8 ? ntr_fsck_head_find(k, ntr_get_le64(rec->val)) : NULL;
 
 	if (!h || strlen(h->name) != rec->klen - 1 || memcmp(h->name, rec->key + 1, rec->klen - 1) != 0)
-		ntr_fsck_problem(k, "name '%.*s' leads to no session of that name", (int)NTR_MIN(rec->klen - 1, (size_t)200),
-			(const char *)rec->key + 1);
+		ntr_fsck_problem(k, "name '%.*s' leads to no session of that name",
+		        (int)NTR_MIN(rec->klen - 1, (size_t)200), (const char *)rec->key + 1);
 	else
 		h->named = true;
 	return 0;
@@ -176,8 +182,8 @@ static int name_record(struct ntr_fsck_run *k, const struct record *rec)
 static int tag_record(struct ntr_fsck_run *k, const struct record *rec)
 {
 	if (rec->vlen < 8 || !exists(k, ntr_get_le64(rec->val)))
-		ntr_fsck_problem(k, "tag '%.*s' pins a missing commit", (int)NTR_MIN(rec->klen - 1, (size_t)200),
-			(const char *)rec->key + 1);
+		ntr_fsck_problem(k, "tag '%.*s' pins a missing commit",
+		        (int)NTR_MIN(rec->klen - 1, (size_t)200), (const char *)rec->key + 1);
 	return 0;
 }
 
@@ -217,7 +223,8 @@ static void leftovers(struct ntr_fsck_run *k)
 		if (!c->named)
 			ntr_fsck_problem(k, "commit %s cannot be found by its name", ntr_fsck_hex(c, hex));
 		if (!c->listed && ntr_fsck_head_find(k, c->sid))
-			ntr_fsck_problem(k, "commit %s is missing in its session's history", ntr_fsck_hex(c, hex));
+			ntr_fsck_problem(
+			        k, "commit %s is missing in its session's history", ntr_fsck_hex(c, hex));
 	}
 	for (size_t i = 0; i < k->nh; i++) {
 		const struct ntr_fsck_head *h = &k->h[i];
@@ -225,8 +232,9 @@ static void leftovers(struct ntr_fsck_run *k)
 		if (!h->named)
 			ntr_fsck_problem(k, "session '%s' cannot be found by its name", h->name);
 		if (h->last != h->seq)
-			ntr_fsck_problem(k, "session '%s': its history ends at step %" PRIu64 " instead of %" PRIu64,
-				h->name, h->last, h->seq);
+			ntr_fsck_problem(k,
+			        "session '%s': its history ends at step %" PRIu64 " instead of %" PRIu64,
+			        h->name, h->last, h->seq);
 	}
 }
 
@@ -239,8 +247,8 @@ int ntr_fsck_meta(struct ntr_fsck_run *k)
 
 	if (!it)
 		return -ENOMEM;
-	for (ntr_kv_iter_seek(it, "", 0); !r && ntr_kv_iter_valid(it, &rec.key, &rec.klen, &rec.val, &rec.vlen);
-		ntr_kv_iter_next(it)) {
+	for (ntr_kv_iter_seek(it, "", 0);
+	        !r && ntr_kv_iter_valid(it, &rec.key, &rec.klen, &rec.val, &rec.vlen); ntr_kv_iter_next(it)) {
 		r = record_check(k, &rec);
 		if (++n % 4096 == 0)
 			ntr_fsck_progress(k, "records", n, 0);
@@ -248,7 +256,8 @@ int ntr_fsck_meta(struct ntr_fsck_run *k)
 	if (r)
 		return r;
 	if (ntr_kv_iter_error(it))
-		ntr_fsck_problem(k, "records: the database cannot read them all; sessions or commits are lost");
+		ntr_fsck_problem(
+		        k, "records: the database cannot read them all; sessions or commits are lost");
 	leftovers(k);
 	ntr_fsck_progress(k, "records", n, n);
 	return 0;

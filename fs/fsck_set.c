@@ -49,19 +49,13 @@ int ntr_fsck_bits_add(struct ntr_fsck_bits *b, uint64_t id)
 {
 	void **dir = (void **)b->page;
 	int r = page_make(&dir, &b->npages, id >> NTR_FSCK_PAGE_BITS, PAGE / 8);
+	uint64_t *w;
 
 	b->page = (uint64_t **)dir;
-	if (!r)
-		*word(b, id) |= UINT64_C(1) << id % 64;
-	return r;
-}
-
-void ntr_fsck_bits_remove(struct ntr_fsck_bits *b, uint64_t id)
-{
-	uint64_t *w = word(b, id);
-
+	w = r ? NULL : word(b, id);
 	if (w)
-		*w &= ~(UINT64_C(1) << id % 64);
+		*w |= UINT64_C(1) << id % 64;
+	return r;
 }
 
 void ntr_fsck_bits_done(struct ntr_fsck_bits *b)

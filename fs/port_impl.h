@@ -48,6 +48,7 @@ void ntr_meter_end(struct ntr_meter *m);
 
 /* ---- port_list.c: a tree's directory, sorted ---- */
 
+enum { NTR_LISTED_NAME_MAX = 255 };
 struct ntr_listed {
 	uint64_t ino;
 	uint8_t dtype;

@@ -1,6 +1,7 @@
 #include "port_impl.h"
 
 #include <errno.h>
+#include <linux/limits.h>
 #include <locale.h>
 #include <stdio.h>
 #include <sys/sysmacros.h>

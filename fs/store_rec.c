@@ -1,4 +1,5 @@
 /* store_rec: the bytes of meta's records. docs/store-format.md is their specification. */
+#include "inode.h"
 #include "store_impl.h"
 
 #include <errno.h>
@@ -231,7 +232,7 @@ int ntr_rec_super(struct ntr_buf *b, const struct ntr_store *s)
 	ntr_buf_le32(b, 0);
 	ntr_buf_le32(b, NTR_CHUNK_LOG2);
 	ntr_buf_le32(b, NTR_NODE_TARGET);
-	ntr_buf_le32(b, 512);
+	ntr_buf_le32(b, NTR_INODE_INLINE);
 	ntr_buf_add(b, s->uuid, sizeof s->uuid);
 	return ntr_buf_add(b, s->secret, sizeof s->secret);
 }

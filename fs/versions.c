@@ -95,18 +95,19 @@ static ssize_t device_read(int fd, void *buf, size_t n, void *user)
 	return read(fd, buf, n);
 }
 
-/* This libfuse cannot say NO_EXPORT_SUPPORT, without which overlayfs keeps file handles of its lower files
- * and answers ESTALE for one that was evicted: so it is put into the answer to INIT, the first that goes out.
- * A kernel that does not know the flag ignores it. */
+/* libfuse 3.14 cannot say NO_EXPORT_SUPPORT, without which overlayfs keeps file handles of its lower files
+ * and answers ESTALE for one that was evicted; and it forgets to say PARALLEL_DIROPS, without which one slow
+ * LOOKUP holds up its whole directory. So both are put into the answer to INIT, the first that goes out. A
+ * kernel ignores what it does not know. */
 static ssize_t device_writev(int fd, struct iovec *iov, int n, void *user)
 {
-	const uint32_t init_ext = 1u << 30, no_export_high = 1u << (38 - 32);
+	const uint32_t parallel_dirops = 1u << 18, init_ext = 1u << 30, no_export_high = 1u << (38 - 32);
 	struct ntr_versions *v = user;
 
 	if (!v->first_written && n == 2 && iov[1].iov_len >= sizeof(struct fuse_init_out)) {
 		struct fuse_init_out *out = iov[1].iov_base;
 
-		out->flags |= init_ext;
+		out->flags |= init_ext | parallel_dirops;
 		out->flags2 |= no_export_high;
 	}
 	v->first_written = true;
@@ -221,13 +222,24 @@ static int wait_init(struct ntr_versions *v, struct ntr_err *e)
 
 /* ---- one session ---- */
 
-/* Detaches what is still ours: somebody may have unmounted it and mounted something else there. */
-static void detach(struct ntr_versions *v)
+/* Is what lies at the mount point still ours? Somebody may have unmounted it and mounted something else
+ * there. Where mountinfo cannot tell (no descriptor left to read it with), a connection that still lives can.
+ */
+static bool still_there(struct ntr_versions *v)
 {
 	dev_t dev;
+	int r = ntr_vmount_dev(v->mountpoint, &dev);
 
-	if (v->mountpoint && v->dev && ntr_vmount_dev(v->mountpoint, &dev) == 0 && dev == v->dev)
+	if (r == 0 && v->dev)
+		return dev == v->dev;
+	return r != -ENOENT && atomic_load(&v->alive);
+}
+
+static void detach(struct ntr_versions *v)
+{
+	if (v->mounted && still_there(v))
 		(void)ntr_mount_detach(v->mountpoint);
+	v->mounted = false;
 	v->dev = 0;
 }
 
@@ -290,6 +302,7 @@ static int open_device(struct ntr_versions *v, struct ntr_err *e)
 	}
 	int r = ntr_vmount(v->mountpoint, &v->fd, e);
 
+	v->mounted = r == 0;
 	if (r == 0 && ntr_vmount_dev(v->mountpoint, &v->dev) < 0)
 		v->dev = 0;
 	return r;

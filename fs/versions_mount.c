@@ -268,7 +268,7 @@ int ntr_vmount_dev(const char *path, dev_t *ret)
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 	char *line = NULL;
 	size_t cap = 0;
-	int r = -ENOENT;
+	int r = f ? -ENOENT : -errno;
 
 	while (f && getline(&line, &cap, f) > 0) {
 		unsigned major, minor;

@@ -23,22 +23,32 @@
 struct server_fixture {
 	char dir[64], store[96];
 	int listen_fd;
+	struct ntr_ctl *ctl; /* set before sf_listen where the ops need one */
 	struct ntrd_server *srv;
 };
 
-static inline void sf_setup(struct server_fixture *f, const struct ntrd_op *ops)
+static inline void sf_make(struct server_fixture *f)
 {
-	struct ntrd_server_options o = {.ops = ops};
-
 	snprintf(f->dir, sizeof f->dir, "/tmp/ntr-server-XXXXXX");
 	assert_non_null(mkdtemp(f->dir));
 	snprintf(f->store, sizeof f->store, "%s/store", f->dir);
 	assert_int_equal(mkdir(f->store, 0700), 0);
 	setenv("XDG_RUNTIME_DIR", f->dir, 1);
+}
+
+static inline void sf_listen(struct server_fixture *f, const struct ntrd_op *ops)
+{
+	struct ntrd_server_options o = {.ctl = f->ctl, .ops = ops, .store = f->store};
+
 	assert_int_equal(ntr_sock_listen(f->store, &f->listen_fd, NULL), 0);
-	o.store = f->store;
 	o.listen_fd = f->listen_fd;
 	assert_int_equal(ntrd_server_new(&o, &f->srv), 0);
+}
+
+static inline void sf_setup(struct server_fixture *f, const struct ntrd_op *ops)
+{
+	sf_make(f);
+	sf_listen(f, ops);
 }
 
 static inline void sf_teardown(struct server_fixture *f)

@@ -36,8 +36,15 @@ static inline void *kill_shared(void)
 	return p;
 }
 
+/* The child says that it has begun: from then on the time counts after which it is killed. */
+static inline volatile uint64_t *kill_begun(void *shared)
+{
+	return (volatile uint64_t *)(void *)((char *)shared + KILL_SHARED - 8);
+}
+
 /* Runs fns[which] in a child on the store at path. The child ends by SIGKILL: by itself when the function
- * returns, or from outside after us microseconds (0: never). One that ends in another way fails the test. */
+ * returns, or from outside us microseconds after kill_begun (0: never). One that ends in another way fails
+ * the test. */
 static inline void kill_child(unsigned which, const char *path, unsigned us)
 {
 	char fd[16], fn[16];
@@ -54,6 +61,11 @@ static inline void kill_child(unsigned which, const char *path, unsigned us)
 		_exit(1);
 	}
 	if (us) {
+		volatile uint64_t *begun = kill_begun(kill_shared());
+
+		for (int i = 0; i < 20000 && !*begun; i++)
+			usleep(1000);
+		*begun = 0;
 		usleep(us);
 		kill(pid, SIGKILL);
 	}

@@ -224,7 +224,7 @@ static void new_file(struct ntr_txn *x, const char *name, uint64_t size)
 
 	assert_int_equal(ntr_inode_new(x, S_IFREG | 0644, &in), 0);
 	in.size = size;
-	in.data_kind = NTR_DATA_EXTENTS;
+	in.data_kind = size ? NTR_DATA_EXTENTS : NTR_DATA_NONE;
 	assert_int_equal(ntr_name_create(x, NTR_INO_ROOT, name, &in, NULL), 0);
 }
 
@@ -267,11 +267,20 @@ static void test_counts(void **state)
 		assert_int_equal(ntr_name_remove(x, NTR_INO_ROOT, name, NULL), 0);
 	}
 	new_file(x, "gone again", 7);
+	new_file(x, "changed again", 7);
+	for (int i = 0; i < 50; i++) { /* both spill */
+		snprintf(name, sizeof name, "x%d", i);
+		new_file(x, name, 0);
+	}
+	assert_int_equal(ntr_path_lookup(ntr_txn_snap(x), "changed again", &ino), 0);
+	assert_int_equal(ntr_inode_get(ntr_txn_snap(x), ino, &in), 0);
+	in.size = 10;
+	assert_int_equal(ntr_inode_put(x, &in), 0);
 	assert_int_equal(ntr_name_remove(x, NTR_INO_ROOT, "gone again", NULL), 0);
 	fx_commit(&fx, x);
-	check_counts(451, 300000 + 150 * 500);
+	check_counts(502, 300010 + 150 * 500);
 	fx_reopen(&fx);
-	check_counts(451, 300000 + 150 * 500);
+	check_counts(502, 300010 + 150 * 500);
 }
 
 int main(void)

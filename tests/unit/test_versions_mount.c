@@ -384,6 +384,25 @@ static void test_no_place(void **state)
 	assert_true(ntr_versions_start(f.fx.st, path, &o, &v, &e) < 0);
 }
 
+/* overlayfs must not be able to keep handles of what may be evicted. */
+static void test_no_handles(void **state)
+{
+	struct {
+		struct file_handle h;
+		char room[128];
+	} fh = {.h.handle_bytes = 128};
+	char path[400];
+	struct stat st;
+	int id;
+
+	(void)state;
+	vfx_mount(&f, VFX_PLAIN);
+	vfx_root_path(&f, f.fx.head.root, path);
+	assert_int_equal(stat(path, &st), 0);
+	assert_true(name_to_handle_at(AT_FDCWD, path, &fh.h, &id, 0) < 0);
+	assert_int_equal(errno, EOPNOTSUPP);
+}
+
 /* The device must not live on in a program that somebody starts. */
 static void test_cloexec(void **state)
 {
@@ -412,7 +431,7 @@ static void test_fall_back(void **state)
 	close(top);
 	assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
 	/* enough for the device and what mounting needs beside it, not for two descriptors a CPU more */
-	few = (struct rlimit){.rlim_cur = (rlim_t)top + 2, .rlim_max = old.rlim_max};
+	few = (struct rlimit){.rlim_cur = (rlim_t)top + 3, .rlim_max = old.rlim_max};
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
 	o.uring = 1;
 	int r = ntr_versions_start(f.fx.st, f.mnt, &o, &f.v, &e);
@@ -495,6 +514,7 @@ static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_descriptor, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cloexec, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_handles, setup, teardown),
 
         cmocka_unit_test_setup_teardown(test_fall_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_overlay, setup, teardown),

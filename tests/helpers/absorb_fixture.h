@@ -1,0 +1,259 @@
+/* absorb_fixture: a session with a merged view as it is in use: overlayfs of an upper directory over the session's
+ * commit in a versions mount, absorbed and folded at will. Needs root. */
+#ifndef NTR_TEST_ABSORB_FIXTURE_H
+#define NTR_TEST_ABSORB_FIXTURE_H
+
+#include "store_fixture.h"
+
+#include "exec/absorb_impl.h"
+#include "fs/versions.h"
+#include "manifest.h"
+
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/sysmacros.h>
+#include <sys/wait.h>
+
+struct afixture {
+	struct fixture fx;
+	struct ntr_versions *v;
+	char mnt[300], view[300], upper[320], work[320];
+	int upper_fd;
+	unsigned n; /* of the upper */
+	bool user;  /* with userxattr, in a user namespace */
+	bool broken; /* a hard link into the commit was broken: overlayfs counts it still for the other names */
+	uint64_t base;
+	struct ntr_memo *memo;
+	struct ntr_absorb_result last;
+};
+
+static inline void afx_sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+static inline void afx_sh(const char *fmt, ...)
+{
+	char cmd[2000];
+	va_list ap;
+	int r;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	r = system(cmd);
+	if (r)
+		fail_msg("status %d of: %s", r, cmd);
+}
+
+/* upper's own attributes are the root directory's. */
+static inline void afx_dress(struct afixture *f)
+{
+	struct ntr_snap s = ntr_snap_root(f->fx.st, f->fx.head.root);
+	struct ntr_inode in;
+
+	assert_int_equal(ntr_inode_get(&s, NTR_INO_ROOT, &in), 0);
+	assert_int_equal(fchmod(f->upper_fd, in.mode & 07777), 0);
+	assert_int_equal(fchown(f->upper_fd, ntr_store_uid_out(f->fx.st, in.uid), ntr_store_gid_out(f->fx.st, in.gid)), 0);
+	assert_int_equal(futimens(f->upper_fd, (struct timespec[2]){in.atime, in.mtime}), 0);
+}
+
+static inline void afx_memo(struct afixture *f)
+{
+	ntr_memo_free(f->memo);
+	f->memo = NULL;
+	assert_int_equal(ntr_memo_new(f->upper_fd, f->user, &f->memo), 0);
+}
+
+static inline void afx_new_upper(struct afixture *f)
+{
+	f->n++;
+	snprintf(f->upper, sizeof(f->upper), "%s/u%u", f->fx.dir, f->n);
+	snprintf(f->work, sizeof(f->work), "%s/w%u", f->fx.dir, f->n);
+	assert_int_equal(mkdir(f->upper, 0755), 0);
+	assert_int_equal(mkdir(f->work, 0755), 0);
+	f->upper_fd = open(f->upper, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	assert_true(f->upper_fd >= 0);
+	f->base = f->fx.head.root;
+	afx_dress(f);
+	afx_memo(f);
+}
+
+static inline void afx_options(struct afixture *f, char out[1200])
+{
+	snprintf(out, 1200, "lowerdir=%s/%016llx,upperdir=%s,workdir=%s,index=off,xino=on,%s", f->mnt,
+	        (unsigned long long)f->base, f->upper, f->work, f->user ? "userxattr" : "redirect_dir=on,metacopy=on");
+}
+
+static inline void afx_mount(struct afixture *f)
+{
+	char o[1200];
+
+	afx_options(f, o);
+	if (mount("overlay", f->view, "overlay", 0, o))
+		fail_msg("mount overlay: %s (%s)", strerror(errno), o);
+}
+
+static inline void afx_setup_plain(struct afixture *f)
+{
+	memset(f, 0, sizeof(*f));
+	f->upper_fd = -1;
+	fx_setup(&f->fx);
+	fx_session(&f->fx, "s");
+	snprintf(f->mnt, sizeof(f->mnt), "%s/versions", f->fx.dir);
+	snprintf(f->view, sizeof(f->view), "%s/view", f->fx.dir);
+	assert_int_equal(mkdir(f->mnt, 0755), 0);
+	assert_int_equal(mkdir(f->view, 0755), 0);
+}
+
+static inline void afx_serve(struct afixture *f)
+{
+	struct ntr_versions_options o = {.fuse_fd = -1};
+	struct ntr_err e = {0};
+
+	if (ntr_versions_start(f->fx.st, f->mnt, &o, &f->v, &e))
+		fx_fail("mount the versions", &e);
+}
+
+/* In a mount namespace of its own, so that a test that dies leaves nothing mounted. */
+static inline void afx_private(void)
+{
+	static bool done;
+
+	if (done)
+		return;
+	assert_int_equal(unshare(CLONE_NEWNS), 0);
+	assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	done = true;
+}
+
+static inline void afx_setup(struct afixture *f)
+{
+	afx_private();
+	afx_setup_plain(f);
+	afx_serve(f);
+	afx_new_upper(f);
+	afx_mount(f);
+}
+
+static inline void afx_unmount(struct afixture *f)
+{
+	assert_int_equal(umount2(f->view, 0), 0);
+}
+
+static inline void afx_drop_upper(struct afixture *f)
+{
+	ntr_memo_free(f->memo);
+	f->memo = NULL;
+	close(f->upper_fd);
+	ntr_rm_rf(AT_FDCWD, f->upper);
+	ntr_rm_rf(AT_FDCWD, f->work);
+}
+
+static inline void afx_teardown(struct afixture *f)
+{
+	umount2(f->view, MNT_DETACH);
+	afx_drop_upper(f);
+	if (f->v)
+		ntr_versions_stop(f->v);
+	fx_teardown(&f->fx);
+}
+
+/* A fresh upper on the head. */
+static inline void afx_fold(struct afixture *f)
+{
+	afx_unmount(f);
+	afx_drop_upper(f);
+	afx_new_upper(f);
+	afx_mount(f);
+	f->broken = false;
+}
+
+/* Absorbs and commits. */
+static inline bool afx_absorb_as(struct afixture *f, bool full)
+{
+	struct ntr_txn *t = fx_begin(&f->fx);
+	struct ntr_err e = {0};
+
+	if (ntr_absorb_run(f->memo, t, f->base, full, &f->last, &e))
+		fx_fail("absorb", &e);
+	if (f->last.changed) {
+		fx_commit(&f->fx, t);
+	} else {
+		struct ntr_kv_batch *b = ntr_kv_batch_new();
+		uint64_t root = 1;
+
+		assert_int_equal(ntr_txn_finish(t, b, &root, &e), 0);
+		assert_true(root == f->fx.head.root);
+		ntr_kv_batch_free(b);
+		ntr_txn_abort(t);
+	}
+	ntr_absorb_accept(f->memo);
+	return f->last.changed;
+}
+
+/* Absorbs, and makes sure that there is nothing left to absorb: for the memo, and for one who has none. */
+static inline bool afx_absorb(struct afixture *f)
+{
+	bool changed = afx_absorb_as(f, false);
+	struct ntr_memo *keep;
+
+	assert_int_equal(ntr_absorb_check(f->memo), 0);
+	assert_false(afx_absorb_as(f, false));
+	keep = f->memo;
+	f->memo = NULL;
+	afx_memo(f);
+	assert_false(afx_absorb_as(f, true));
+	ntr_memo_free(f->memo);
+	f->memo = keep;
+	return changed;
+}
+
+static inline struct ntr_snap afx_head(struct afixture *f)
+{
+	return ntr_snap_root(f->fx.st, f->fx.head.root);
+}
+
+/* The head's tree must be what the view shows. */
+static inline void afx_same_as(struct afixture *f, const char *dir, unsigned skip)
+{
+	struct ntr_snap s = afx_head(f);
+	struct manifest a = mf_of_dir(dir), b = mf_of_tree(&s);
+	size_t n = mf_compare(&a, &b, skip);
+
+	mf_done(&a);
+	mf_done(&b);
+	if (n)
+		fail_msg("%zu paths differ", n);
+}
+
+static inline void afx_same(struct afixture *f)
+{
+	afx_same_as(f, f->view, MF_NO_DIR_MTIME | (f->broken ? MF_NO_NLINK : 0));
+}
+
+/* Inode at path in the head, 0: none. */
+static inline uint64_t afx_ino(struct afixture *f, const char *path)
+{
+	struct ntr_snap s = afx_head(f);
+	uint64_t ino;
+
+	return ntr_path_lookup(&s, path, &ino) ? 0 : ino;
+}
+
+static inline struct ntr_inode afx_inode(struct afixture *f, const char *path)
+{
+	struct ntr_snap s = afx_head(f);
+	struct ntr_inode in;
+	uint64_t ino = afx_ino(f, path);
+
+	assert_true(ino != 0);
+	assert_int_equal(ntr_inode_get(&s, ino, &in), 0);
+	return in;
+}
+
+/* Shell in the view. */
+#define afx_do(f, ...)                                                                                                 \
+	do {                                                                                                           \
+		char do_cmd_[1500];                                                                                    \
+		snprintf(do_cmd_, sizeof(do_cmd_), __VA_ARGS__);                                                       \
+		afx_sh("cd '%s' && set -e && { %s\n}", (f)->view, do_cmd_);                                            \
+	} while (0)
+
+#endif
