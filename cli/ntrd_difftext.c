@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 enum { FLUSH_AT = 64 << 10 };
 
@@ -244,11 +245,22 @@ static void lines_done(struct lines *l)
 	free(l->v);
 }
 
+/* What a patch has no text for is no line here either. */
+static bool has_text(const struct ntr_diff_entry *en)
+{
+	bool dir = S_ISDIR(en->old_mode ? en->old_mode : en->new_mode) &&
+	           S_ISDIR(en->new_mode ? en->new_mode : en->old_mode);
+
+	return !dir && (en->kind != NTR_DIFF_MODIFIED || (en->what & (NTR_DIFF_CONTENT | NTR_DIFF_MODE)));
+}
+
 static int add_entry(void *user, const struct ntr_diff_entry *en, int64_t added, int64_t removed)
 {
 	ntr_auto(ntr_buf_done) struct ntr_buf name = {0};
 	struct lines *l = user;
 
+	if (!has_text(en))
+		return 0;
 	if (l->n == l->cap) {
 		size_t cap = l->cap ? l->cap * 2 : 64;
 		struct ntrd_stat_line *v = reallocarray(l->v, cap, sizeof *v);

@@ -37,8 +37,13 @@ static void run_done(struct ntr_arun *w)
 /* Did the walk find anything at all to look into? */
 static bool is_still(const struct ntr_arun *w)
 {
-	if (w->full || !TAILQ_EMPTY(&w->objs))
+	const struct ntr_aobj *o;
+
+	if (w->full)
 		return false;
+	TAILQ_FOREACH(o, &w->objs, link)
+		if (!(o->flags & NTR_AO_SAME))
+			return false;
 	for (const struct ntr_mdir *d = w->tree->root; d; d = d->next) {
 		if (!d->old || d->old->seen != d->old->n)
 			return false;

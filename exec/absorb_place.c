@@ -103,15 +103,24 @@ static int take_off(struct ntr_arun *w, struct ntr_aobj *o, struct names *l, siz
 	return r;
 }
 
+/* Every name is where it was. */
+static bool is_in_place(const struct ntr_aobj *o)
+{
+	for (const struct ntr_aref *f = &o->ref; f; f = f->next)
+		if (!(ntr_aref_entry(f)->flags & NTR_ME_SAME))
+			return false;
+	return o->flags & NTR_AO_SAME;
+}
+
 static int lift(struct ntr_arun *w, struct ntr_aobj *o)
 {
 	const char *name = ntr_aobj_name(o);
 	struct names l = {0};
 	struct ntr_inode in;
-	int r = ntr_inode_get(&w->head, o->tree, &in);
+	int r = is_in_place(o) ? 1 : ntr_inode_get(&w->head, o->tree, &in);
 
 	if (r)
-		return r;
+		return NTR_MIN(r, 0);
 	if (in.parent == o->ref.dir->tree && !strcmp(in.name, name) && !o->ref.next && !(in.flags & NTR_INODE_HAS_LINKS))
 		return 0; /* nearly always */
 	r = names_add(&l, in.parent, in.name, in.name_len);

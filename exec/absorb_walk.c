@@ -222,6 +222,7 @@ static int enter(struct walker *k, struct ntr_mentry *e, struct ntr_mentry *oe, 
 	struct ntr_arun *w = k->w;
 	bool known = oe && !(oe->flags & NTR_ME_WHITEOUT) && ntr_mstat_same_object(&oe->st, &e->st);
 	uint32_t at = (uint32_t)(e - k->d->v);
+	bool same = known && unchanged(oe, &e->st);
 	struct ntr_aobj *o;
 
 	if (S_ISDIR(sx->stx_mode)) {
@@ -236,17 +237,18 @@ static int enter(struct walker *k, struct ntr_mentry *e, struct ntr_mentry *oe, 
 	if (known) {
 		e->tree = oe->tree;
 		mark_seen(k->d->old, oe);
-		if (unchanged(oe, &e->st)) {
+		if (same)
 			e->flags |= NTR_ME_SAME;
+		/* A file may have another name in a directory that moved, which says nothing of itself. */
+		if (same && (e->dir || sx->stx_nlink == 1))
 			return 0;
-		}
 	}
 	o = object_of(w, sx, k->d, at);
 	if (!o)
 		return -ENOMEM;
 	o->dir = e->dir;
 	if (known) {
-		o->flags |= NTR_AO_KNOWN;
+		o->flags |= same ? NTR_AO_KNOWN | NTR_AO_SAME : NTR_AO_KNOWN;
 		o->tree = oe->tree;
 	}
 	return 0;

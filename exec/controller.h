@@ -57,7 +57,7 @@ struct ntr_call_spec {
 struct ntr_call_result {
 	int exit_code; /* as a shell: 128+N after a signal */
 	int signal;
-	bool timed_out, truncated, racy, cwd_gone;
+	bool started, timed_out, truncated, racy, cwd_gone;
 	double duration_s;
 	char commit[NTR_COMMIT_HEX + 1]; /* "" when nothing changed or no_commit */
 	struct ntr_stats changes;

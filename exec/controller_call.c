@@ -189,8 +189,8 @@ static void call_attach(struct ntr_call *call, struct ntr_initlink *link, uint64
 }
 
 /* Waits for the call's end, killing its tree when the limit runs out. *ret is the final reply. */
-static int await_end(
-        struct ntr_live *l, struct ntr_initreq *rq, double timeout_s, bool *ret_timed_out, json_t **ret)
+static int await_end(struct ntr_live *l, struct ntr_initreq *rq, double timeout_s,
+        struct ntr_call_result *res, json_t **ret)
 {
 	uint64_t deadline = timeout_s > 0 ? ntr_mono_ns() + (uint64_t)(timeout_s * 1e9) : 0;
 	int fds[NTR_WIRE_FDS], r;
@@ -201,7 +201,7 @@ static int await_end(
 
 		r = ntr_initlink_wait(l->link, rq, deadline, &m, fds, &n);
 		if (r == -ETIMEDOUT) {
-			*ret_timed_out = true;
+			res->timed_out = true;
 			deadline = 0;
 			r = ntr_live_kill(l, rq->req, 0, NULL, NULL);
 			if (r)
@@ -215,6 +215,7 @@ static int await_end(
 			*ret = m;
 			return 0;
 		}
+		res->started |= json_object_get(m, "started") != NULL;
 		json_decref(m);
 	}
 }
@@ -228,7 +229,7 @@ static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct
 
 	if (!r) {
 		call_attach(call, s->live->link, rq.req);
-		r = await_end(s->live, &rq, spec->timeout_s, &ret->timed_out, ret_reply);
+		r = await_end(s->live, &rq, spec->timeout_s, ret, ret_reply);
 		call_attach(call, NULL, 0);
 		ntr_initlink_finish(s->live->link, &rq);
 	}
@@ -299,21 +300,34 @@ static json_t *describe(const struct ntr_call_spec *spec, const struct ntr_call_
 	return d;
 }
 
+/* A supervisor may have been killed a moment before: as long as the command has not begun, it is begun again
+ * under a new one. Once it has, it is never repeated. */
+static int run_live(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
+        struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
+{
+	for (int tries = 0;; tries++) {
+		int r = ntr_sess_live(s, h, e);
+
+		if (!r)
+			r = ntr_sess_state(s, h, e);
+		if (!r)
+			r = run_in_view(s, h, spec, call, ret, e);
+		if (r != -EPIPE)
+			return r;
+		if (ntr_sess_recover(s, h, NULL) || ret->started || tries == 2)
+			return r;
+		if (e)
+			*e = (struct ntr_err){0};
+	}
+}
+
 static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
         struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
 {
 	struct ntr_commit done = {0};
 	uint64_t ended;
-	int r = ntr_sess_live(s, h, e);
+	int r = run_live(s, h, spec, call, ret, e);
 
-	if (!r)
-		r = ntr_sess_state(s, h, e);
-	if (!r)
-		r = run_in_view(s, h, spec, call, ret, e);
-	if (r == -EPIPE) {
-		ntr_sess_recover(s, h, NULL);
-		return r;
-	}
 	if (r)
 		return r;
 	ended = ntr_mono_ns();
@@ -330,9 +344,7 @@ static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_cal
 	if (!r)
 		ntr_hist_add(&s->ctl->ops[done.id ? NTR_OP_COMMIT : NTR_OP_AFTER], s->live->used_ns - ended);
 	ntr_commit_done(&done);
-	if (r)
-		ntr_err_default(e, r, "commit what the command changed");
-	return r;
+	return r ? ntr_err_default(e, r, "commit what the command changed") : 0;
 }
 
 /* The session a call names is made when it does not exist: the first `ntr run` needs nothing before it. */

@@ -337,7 +337,7 @@ int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const ch
 /* ---- put ---- */
 
 /* The input is taken to an ordinary file first where it is no file: its size must be known to store it. */
-static int spool(int in, int *ret)
+static int spool(const char *dir, int in, int *ret)
 {
 	ntr_autoclose int tmp = -1;
 	struct stat st;
@@ -347,7 +347,7 @@ static int spool(int in, int *ret)
 		*ret = fcntl(in, F_DUPFD_CLOEXEC, 3);
 		return *ret < 0 ? -errno : 0;
 	}
-	tmp = open("/tmp", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	tmp = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
 	if (tmp < 0)
 		return -errno;
 	r = copy_fd(in, tmp);
@@ -463,7 +463,7 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 	if (!r && !*inner)
 		r = -EISDIR;
 	if (!r)
-		r = spool(fd, &in);
+		r = spool(ntr_store_path(c->store), fd, &in);
 	if (!r && !s->live && h.upper)
 		r = ntr_sess_recover(s, &h, e);
 	if (!r && !s->live) {

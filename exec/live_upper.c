@@ -113,21 +113,21 @@ void ntr_upper_close(struct ntr_upper *u)
 	u->fd = u->work_fd = -1;
 }
 
-/* Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); 0 when it is gone. With the
- * pid it names one process for ever. */
+/* Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); 0 when it is gone, or dead
+ * and only not reaped yet. With the pid it names one process for ever. */
 static uint64_t proc_start(pid_t pid)
 {
 	ntr_autofree char *text = NULL;
-	char path[64], *p;
+	char path[64], state, *p;
 	unsigned long long v = 0;
 
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
 	if (ntr_read_file(AT_FDCWD, path, 4096, &text, NULL) || !(p = strrchr(text, ')')))
 		return 0;
-	if (sscanf(p + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-	            &v) != 1)
+	if (sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+	            &state, &v) != 2)
 		return 0;
-	return v;
+	return state == 'Z' || state == 'X' ? 0 : v;
 }
 
 int ntr_upper_note_init(struct ntr_store *s, const struct ntr_upper *u, pid_t pid, uint64_t mntns)
@@ -254,10 +254,10 @@ void ntr_upper_end_leftovers(struct ntr_store *s, uint64_t sid, uint64_t n)
 	        sscanf(text, "%d %llu %llu", &pid, &start, &mntns) != 3)
 		return;
 	/* An orphaned supervisor ends its session by itself; give it the time to do so. */
-	for (int i = 0; i < 200 && pid > 1 && start && proc_start(pid) == start; i++) {
-		if (i == 100)
+	for (int i = 0; i < 1000 && pid > 1 && start && proc_start(pid) == start; i++) {
+		if (i == 500)
 			kill(pid, SIGKILL);
-		usleep(10000);
+		usleep(i < 20 ? 500 : 5000);
 	}
 	ntr_kill_namespace(mntns);
 }

@@ -49,7 +49,7 @@ static int take_entry(int parent, int tmp, const struct dirent *d)
 	if (type == DT_UNKNOWN) {
 		if (fstatat(parent, d->d_name, &st, AT_SYMLINK_NOFOLLOW))
 			return errno == ENOENT ? 0 : -errno;
-		type = IFTODT(st.st_mode);
+		type = (unsigned char)IFTODT(st.st_mode);
 	}
 	if (type == DT_LNK)
 		return copy_symlink(parent, tmp, d->d_name);

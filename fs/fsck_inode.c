@@ -417,10 +417,10 @@ static int no_record(struct ntr_fsck_tree *t, uint64_t ino)
 	bool any;
 	int r = has_item(&t->now, ino, 0, &any);
 
-	if (!r && any)
-		ntr_fsck_problem(t->k, "%s: inode %" PRIu64 " has items and no record", t->name, ino);
-	else if (!r && ino == NTR_INO_ROOT)
+	if (!r && ino == NTR_INO_ROOT)
 		ntr_fsck_problem(t->k, "%s: there is no root directory", t->name);
+	else if (!r && any)
+		ntr_fsck_problem(t->k, "%s: inode %" PRIu64 " has items and no record", t->name, ino);
 	return r;
 }
 

@@ -36,21 +36,37 @@ int ntr_kv_errno(const char *text)
 	return -EIO;
 }
 
+/* What the reader of an error can do. All failed writes but those for want of space put RocksDB into a state
+ * in which it takes no more, and its C API has no way out of it but to open anew. */
+static const char *advice(int code)
+{
+	switch (code) {
+	case -ENOSPC:
+		return "free space on the store's filesystem (64 MiB or more); writing then goes on by "
+		       "itself in seconds";
+	case -EDQUOT:
+	case -EFBIG:
+		return "raise the limit or free space below it, then restart ntr's daemon (`ntr daemon "
+		       "stop`)";
+	case -EIO:
+		return "check the disk, then restart ntr's daemon (`ntr daemon stop`)";
+	case -EBUSY:
+		return "end the process that has it open";
+	case -EUCLEAN:
+		return "check the disk and run `ntr fsck`";
+	default:
+		return NULL;
+	}
+}
+
 int ntr_kv_fail(struct ntr_err *e, char *text, const char *what)
 {
 	int r = ntr_kv_errno(text);
 
-	if (!r)
-		return 0;
-	ntr_err_set(e, r, "%s", what);
-	ntr_err_why(e, "%s", text);
-	if (r == -ENOSPC)
-		ntr_err_todo(e, "free space on the store's filesystem; writing goes on by itself");
-	else if (r == -EBUSY)
-		ntr_err_todo(e, "end the process that has it open");
-	else if (r == -EUCLEAN)
-		ntr_err_todo(e, "run ntr fsck");
-	rocksdb_free(text);
+	if (r) {
+		ntr_err_full(e, r, what, text, advice(r));
+		rocksdb_free(text);
+	}
 	return r;
 }
 

@@ -57,7 +57,10 @@ enum ntr_kv_mode {
 	NTR_KV_NO_WAL, /* no log: durable only after ntr_kv_flush of that family */
 };
 
-/* Writes the whole batch or nothing. 0, -ENOSPC, -ENOMEM, -EIO (or what the fault hook says). */
+/* Writes the whole batch or nothing. 0, -ENOSPC, -EDQUOT, -EFBIG, -EROFS, -ENOMEM, -EIO (or what the fault hook says).
+ * After -ENOSPC every write fails so until the filesystem has room again (32 MiB and more: RocksDB looks every five
+ * seconds); then writing goes on, and nothing written before is lost. After any other failure the database only takes
+ * reads until it is closed and opened again: RocksDB's C API has no resume. */
 int ntr_kv_write(struct ntr_kv *kv, struct ntr_kv_batch *b, enum ntr_kv_mode mode, struct ntr_err *e);
 /* Makes every NTR_KV_RELAXED write so far durable. */
 int ntr_kv_sync_wal(struct ntr_kv *kv, struct ntr_err *e);

@@ -1,6 +1,6 @@
-/* POSIX ACLs. The kernel keeps one as the attribute system.posix_acl_access or …_default: LE32 version 2, then per entry
- * LE16 tag, LE16 permissions, LE32 id, ordered by tag. Tars keep it as text (SCHILY.acl.*), libarchive as entries, of
- * which the three that every file has live in the mode. */
+/* POSIX ACLs. The kernel keeps one as the attribute system.posix_acl_access or …_default: LE32 version 2,
+ * then per entry LE16 tag, LE16 permissions, LE32 id, ordered by tag. Tars keep it as text (SCHILY.acl.*),
+ * libarchive as entries, of which the three that every file has live in the mode. */
 #include "port_impl.h"
 
 #include <errno.h>
@@ -14,12 +14,12 @@ static const struct {
 	unsigned tag;
 	int arch;
 } tags[] = {
-	{TAG_USER_OBJ, ARCHIVE_ENTRY_ACL_USER_OBJ},
-	{TAG_USER, ARCHIVE_ENTRY_ACL_USER},
-	{TAG_GROUP_OBJ, ARCHIVE_ENTRY_ACL_GROUP_OBJ},
-	{TAG_GROUP, ARCHIVE_ENTRY_ACL_GROUP},
-	{TAG_MASK, ARCHIVE_ENTRY_ACL_MASK},
-	{TAG_OTHER, ARCHIVE_ENTRY_ACL_OTHER},
+        {TAG_USER_OBJ, ARCHIVE_ENTRY_ACL_USER_OBJ},
+        {TAG_USER, ARCHIVE_ENTRY_ACL_USER},
+        {TAG_GROUP_OBJ, ARCHIVE_ENTRY_ACL_GROUP_OBJ},
+        {TAG_GROUP, ARCHIVE_ENTRY_ACL_GROUP},
+        {TAG_MASK, ARCHIVE_ENTRY_ACL_MASK},
+        {TAG_OTHER, ARCHIVE_ENTRY_ACL_OTHER},
 };
 
 bool ntr_acl_is_xattr(const char *name)
@@ -48,7 +48,7 @@ int ntr_acl_to_entry(struct archive_entry *en, const char *name, const uint8_t *
 		if (!arch_tag(tag))
 			return -EINVAL;
 		if (archive_entry_acl_add_entry(en, type, ntr_get_le16(val + off + 2) & 7, arch_tag(tag),
-			    named ? (int)ntr_get_le32(val + off + 4) : -1, NULL) != ARCHIVE_OK)
+		            named ? (int)ntr_get_le32(val + off + 4) : -1, NULL) != ARCHIVE_OK)
 			return -EINVAL;
 	}
 	return 0;

@@ -1,6 +1,6 @@
-/* Export of a tree into a directory. Directories are walked with a stack of their own (a tree may be deeper than any
- * recursion); only the deepest few are kept open, the others are found again through "..". A directory gets its owner,
- * mode and times when everything in it has been written. */
+/* Export of a tree into a directory. Directories are walked with a stack of their own (a tree may be deeper
+ * than any recursion); only the deepest few are kept open, the others are found again through "..". A
+ * directory gets its owner, mode and times when everything in it has been written. */
 #include "port_impl.h"
 
 #include <dirent.h>
@@ -76,7 +76,8 @@ static bool may_skip(const struct exporter *x, const char *name)
 static int set_xattr(void *user, const char *name, const uint8_t *val, size_t len)
 {
 	const struct xattr_target *t = user;
-	int r = t->o->is_path ? setxattr(t->o->proc, name, val, len, 0) : fsetxattr(t->o->fd, name, val, len, 0);
+	int r = t->o->is_path ? setxattr(t->o->proc, name, val, len, 0)
+	                      : fsetxattr(t->o->fd, name, val, len, 0);
 
 	return r && !may_skip(t->x, name) ? -errno : 0;
 }
@@ -103,13 +104,14 @@ static int set_meta(const struct exporter *x, const struct object *o, const stru
 	int r = 0;
 
 	if (x->root && fchownat(o->fd, "", ntr_store_uid_out(x->s->store, in->uid),
-			       ntr_store_gid_out(x->s->store, in->gid), AT_EMPTY_PATH))
+	                       ntr_store_gid_out(x->s->store, in->gid), AT_EMPTY_PATH))
 		return -errno;
 	if (in->flags & NTR_INODE_HAS_XATTR)
 		r = ntr_xattr_each(x->s, in->ino, set_xattr, &t);
 	if (r)
 		return r;
-	if (!S_ISLNK(in->mode) && (o->is_path ? chmod(o->proc, mode_of(x, in)) : fchmod(o->fd, mode_of(x, in))))
+	if (!S_ISLNK(in->mode) &&
+	        (o->is_path ? chmod(o->proc, mode_of(x, in)) : fchmod(o->fd, mode_of(x, in))))
 		return -errno;
 	return (o->is_path ? utimensat(AT_FDCWD, o->proc, times, 0) : futimens(o->fd, times)) ? -errno : 0;
 }
@@ -118,7 +120,8 @@ static int set_meta(const struct exporter *x, const struct object *o, const stru
 
 static int write_file(struct exporter *x, int dirfd, const char *name, const struct ntr_inode *in)
 {
-	ntr_autoclose int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	ntr_autoclose int fd =
+	        openat(dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 	struct object o;
 	int r;
 
@@ -318,12 +321,12 @@ static int fail(struct exporter *x, const char *label, int code, struct ntr_err 
 	ntr_err_set(e, code, "export '%s' to '%s'", path && *path ? path : "/", label);
 	if (x->meter.entries)
 		ntr_err_todo(e, "%ju entries are there and incomplete: remove them before the next try",
-			(uintmax_t)x->meter.entries);
+		        (uintmax_t)x->meter.entries);
 	return code;
 }
 
-int ntr_export_dir(const struct ntr_snap *s, uint64_t ino, int dirfd, const char *label, const struct ntr_progress *p,
-	struct ntr_err *e)
+int ntr_export_dir(const struct ntr_snap *s, uint64_t ino, int dirfd, const char *label,
+        const struct ntr_progress *p, struct ntr_err *e)
 {
 	ntr_auto(exporter_done) struct exporter x = {.s = s, .top = dirfd, .root = !geteuid(), .meter.p = p};
 	int r = check_empty(dirfd);

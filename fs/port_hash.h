@@ -1,4 +1,5 @@
-/* port_hash: uthash with XXH3 (its own default falls through cases without a word, which our warnings refuse). */
+/* port_hash: uthash with XXH3 (its own default falls through cases without a word, which our warnings
+ * refuse). */
 #ifndef NTR_FS_PORT_HASH_H
 #define NTR_FS_PORT_HASH_H
 

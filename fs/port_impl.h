@@ -19,9 +19,10 @@ struct ntr_xattrs {
 };
 int ntr_xattrs_add(struct ntr_xattrs *x, const char *name, const void *val, size_t len);
 /* The next one at *off (0: the first); false at the end. Pointers into x. */
-bool ntr_xattrs_next(
-	const struct ntr_xattrs *x, size_t *off, const char **ret_name, const uint8_t **ret_val, size_t *ret_len);
-/* All that the file has: fd, or (fd < 0) path, not followed. Without those that belong to the host's policy. */
+bool ntr_xattrs_next(const struct ntr_xattrs *x, size_t *off, const char **ret_name, const uint8_t **ret_val,
+        size_t *ret_len);
+/* All that the file has: fd, or (fd < 0) path, not followed. Without those that belong to the host's policy.
+ */
 int ntr_xattrs_read(int fd, const char *path, struct ntr_xattrs *ret);
 /* Sets them on an inode whose record is complete. */
 int ntr_xattrs_store(struct ntr_txn *t, struct ntr_inode *in, const struct ntr_xattrs *x);
@@ -48,7 +49,6 @@ void ntr_meter_end(struct ntr_meter *m);
 
 /* ---- port_list.c: a tree's directory, sorted ---- */
 
-enum { NTR_LISTED_NAME_MAX = 255 };
 struct ntr_listed {
 	uint64_t ino;
 	uint8_t dtype;
@@ -76,14 +76,21 @@ void ntr_linkmap_done(struct ntr_linkmap *m);
 bool ntr_acl_is_xattr(const char *name);
 /* The entry's ACLs from an attribute. 0, or -EINVAL for what is no ACL. */
 int ntr_acl_to_entry(struct archive_entry *en, const char *name, const uint8_t *val, size_t len);
-/* The attributes that stand for the entry's ACLs are added to x; *mode gets the permission bits that go with them. */
+/* The attributes that stand for the entry's ACLs are added to x; *mode gets the permission bits that go with
+ * them. */
 int ntr_acl_from_entry(struct archive_entry *en, struct ntr_xattrs *x, uint32_t *mode);
 
 /* ---- libarchive ---- */
 
-/* Names in archives are UTF-8; libarchive converts them to the locale's set, which must be that too or it mangles them.
- * For this thread, until restore. */
-void *ntr_archive_locale(void);
+/* Names are bytes to us, but libarchive converts them between UTF-8 and the locale's character set. For this
+ * thread, until restore: where it reads, nothing but ASCII can be converted, upon which it hands out the
+ * bytes as they are (with UTF-8 it would normalise them, and two names could become one); where it writes,
+ * UTF-8, so that such names need no mark as binary. */
+void *ntr_archive_locale(bool writing);
 void ntr_archive_locale_restore(void *old);
+
+/* Times before 1970: libarchive takes the whole seconds and the fraction of a pax time ("-1.25") for
+ * themselves, where we (and struct timespec) count the fraction from the second below. */
+struct timespec ntr_archive_time(time_t sec, long nsec, bool writing);
 
 #endif

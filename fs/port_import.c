@@ -1,6 +1,6 @@
-/* Import of a directory. One thread lists directories and builds the tree; readers (port_read.h) open, examine and load
- * the files meanwhile. Directories wait on a stack, each with its parent open, so that a chain of directories, however
- * deep, holds two descriptors. */
+/* Import of a directory. One thread lists directories and builds the tree; readers (port_read.h) open,
+ * examine and load the files meanwhile. Directories wait on a stack, each with its parent open, so that a
+ * chain of directories, however deep, holds two descriptors. */
 #include "port_read.h"
 
 #include <dirent.h>
@@ -48,7 +48,8 @@ static const char *slash(const struct ntr_source_dir *d)
 }
 
 /* Names the path that stopped the import. why NULL: the errno says it. */
-static int fail(struct importer *m, int code, const struct ntr_source_dir *d, const char *name, const char *why)
+static int fail(
+        struct importer *m, int code, const struct ntr_source_dir *d, const char *name, const char *why)
 {
 	ntr_err_set(m->e, code, "import '%s/%s%s%s'", m->label, d ? d->path : "", slash(d), name);
 	if (why)
@@ -122,8 +123,8 @@ static int link_waiting(struct importer *m, struct linked *l, uint64_t ino)
 }
 
 /* A new object with all that was found of it; *ret its inode. */
-static int create(struct importer *m, uint64_t dir, const char *name, const struct statx *st, const struct ntr_xattrs *x,
-	const struct ntr_file_loaded *content, const char *target, uint64_t *ret)
+static int create(struct importer *m, uint64_t dir, const char *name, const struct statx *st,
+        const struct ntr_xattrs *x, const struct ntr_file_loaded *content, const char *target, uint64_t *ret)
 {
 	struct ntr_inode in;
 	bool is_short = false;
@@ -149,9 +150,10 @@ static int create(struct importer *m, uint64_t dir, const char *name, const stru
 	return r;
 }
 
-/* Enters one name of what is no directory. content NULL for a regular file: another name of it brings the content. */
-static int enter(struct importer *m, uint64_t dir, const char *name, const struct statx *st, const struct ntr_xattrs *x,
-	const struct ntr_file_loaded *content, const char *target)
+/* Enters one name of what is no directory. content NULL for a regular file: another name of it brings the
+ * content. */
+static int enter(struct importer *m, uint64_t dir, const char *name, const struct statx *st,
+        const struct ntr_xattrs *x, const struct ntr_file_loaded *content, const char *target)
 {
 	bool brings = content || !S_ISREG(st->stx_mode);
 	struct linked *l = NULL;
@@ -200,7 +202,8 @@ static int import_other(struct importer *m, const struct ntr_source_dir *d, cons
 	return r ? fail(m, r, d, name, NULL) : 0;
 }
 
-static int finish_file(struct importer *m, const struct ntr_source_dir *d, const char *name, const struct ntr_read_file *f)
+static int finish_file(
+        struct importer *m, const struct ntr_source_dir *d, const char *name, const struct ntr_read_file *f)
 {
 	int r = f->err;
 
@@ -312,7 +315,8 @@ static int list_dir(struct importer *m, struct ntr_source_dir *d)
 	return r;
 }
 
-static struct ntr_source_dir *dir_new(int fd, uint64_t ino, const struct ntr_source_dir *parent, const char *name)
+static struct ntr_source_dir *dir_new(
+        int fd, uint64_t ino, const struct ntr_source_dir *parent, const char *name)
 {
 	struct ntr_source_dir *d = calloc(1, sizeof *d);
 
@@ -444,7 +448,8 @@ static void importer_done(struct importer *m)
 	}
 }
 
-int ntr_import_dir(struct ntr_txn *t, int dirfd, const char *label, const struct ntr_progress *p, struct ntr_err *e)
+int ntr_import_dir(
+        struct ntr_txn *t, int dirfd, const char *label, const struct ntr_progress *p, struct ntr_err *e)
 {
 	ntr_auto(importer_done) struct importer m = {.t = t, .label = label, .e = e, .meter.p = p};
 	struct ntr_err own = {0};

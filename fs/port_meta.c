@@ -14,8 +14,8 @@ int ntr_xattrs_add(struct ntr_xattrs *x, const char *name, const void *val, size
 	return ntr_buf_add(&x->b, val, len);
 }
 
-bool ntr_xattrs_next(
-	const struct ntr_xattrs *x, size_t *off, const char **ret_name, const uint8_t **ret_val, size_t *ret_len)
+bool ntr_xattrs_next(const struct ntr_xattrs *x, size_t *off, const char **ret_name, const uint8_t **ret_val,
+        size_t *ret_len)
 {
 	const uint8_t *p = x->b.data + *off;
 
@@ -161,11 +161,11 @@ void ntr_meter_end(struct ntr_meter *m)
 	meter_tell(m);
 }
 
-void *ntr_archive_locale(void)
+void *ntr_archive_locale(bool writing)
 {
-	locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
+	locale_t l = newlocale(LC_CTYPE_MASK, writing ? "C.UTF-8" : "C", (locale_t)0);
 
-	return utf8 ? uselocale(utf8) : NULL;
+	return l ? uselocale(l) : NULL;
 }
 
 void ntr_archive_locale_restore(void *old)
@@ -176,4 +176,12 @@ void ntr_archive_locale_restore(void *old)
 		return;
 	now = uselocale(old);
 	freelocale(now);
+}
+
+struct timespec ntr_archive_time(time_t sec, long nsec, bool writing)
+{
+	if (nsec <= 0 ||
+	        (writing ? sec >= -1 : sec >= 0)) /* "-0.5" cannot be said: that one second is cut to whole */
+		return (struct timespec){sec, writing && sec == -1 ? 0 : nsec};
+	return (struct timespec){writing ? sec + 1 : sec - 1, 1000000000 - nsec};
 }

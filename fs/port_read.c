@@ -65,8 +65,8 @@ static const char *refuse_xattrs(const struct ntr_xattrs *x)
 
 int ntr_read_meta(int fd, const char *path, struct statx *st, struct ntr_xattrs *x, const char **ret_refused)
 {
-	int r = statx(fd >= 0 ? fd : AT_FDCWD, fd >= 0 ? "" : path, fd >= 0 ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW,
-		STATX_BASIC_STATS, st);
+	int r = statx(fd >= 0 ? fd : AT_FDCWD, fd >= 0 ? "" : path,
+	        fd >= 0 ? AT_EMPTY_PATH : AT_SYMLINK_NOFOLLOW, STATX_BASIC_STATS, st);
 
 	if (r)
 		return -errno;

@@ -1,4 +1,5 @@
-/* port_read: threads that open, examine and load files while one thread builds the tree of what they found. */
+/* port_read: threads that open, examine and load files while one thread builds the tree of what they found.
+ */
 #ifndef NTR_FS_PORT_READ_H
 #define NTR_FS_PORT_READ_H
 

@@ -79,6 +79,15 @@ static int set_symlink(struct archive_entry *en, const struct ntr_inode *in)
 	return 0;
 }
 
+static void set_times(struct archive_entry *en, const struct ntr_inode *in)
+{
+	struct timespec m = ntr_archive_time(in->mtime.tv_sec, in->mtime.tv_nsec, true);
+	struct timespec a = ntr_archive_time(in->atime.tv_sec, in->atime.tv_nsec, true);
+
+	archive_entry_set_mtime(en, m.tv_sec, m.tv_nsec);
+	archive_entry_set_atime(en, a.tv_sec, a.tv_nsec);
+}
+
 /* Fills the entry with everything but a hard link's target. */
 static int fill_entry(struct taker *k, const char *path, const struct ntr_inode *in)
 {
@@ -90,8 +99,7 @@ static int fill_entry(struct taker *k, const char *path, const struct ntr_inode 
 	archive_entry_set_perm(en, in->mode & 07777);
 	archive_entry_set_uid(en, ntr_store_uid_out(k->s->store, in->uid));
 	archive_entry_set_gid(en, ntr_store_gid_out(k->s->store, in->gid));
-	archive_entry_set_mtime(en, in->mtime.tv_sec, in->mtime.tv_nsec);
-	archive_entry_set_atime(en, in->atime.tv_sec, in->atime.tv_nsec);
+	set_times(en, in);
 	if (S_ISREG(in->mode))
 		archive_entry_set_size(en, (la_int64_t)in->size);
 	if (S_ISCHR(in->mode) || S_ISBLK(in->mode))
@@ -264,9 +272,9 @@ static int open_tar(struct taker *k, int fd)
 	if (!k->a || !k->en || !k->buf)
 		return -ENOMEM;
 	if (archive_write_set_format_pax(k->a) != ARCHIVE_OK ||
-		archive_write_set_bytes_per_block(k->a, 1 << 16) != ARCHIVE_OK ||
-		archive_write_set_bytes_in_last_block(k->a, 512) != ARCHIVE_OK ||
-		archive_write_open_fd(k->a, fd) != ARCHIVE_OK)
+	        archive_write_set_bytes_per_block(k->a, 1 << 16) != ARCHIVE_OK ||
+	        archive_write_set_bytes_in_last_block(k->a, 512) != ARCHIVE_OK ||
+	        archive_write_open_fd(k->a, fd) != ARCHIVE_OK)
 		return archive_code(k->a);
 	return 0;
 }
@@ -295,10 +303,11 @@ static int fail(struct taker *k, int code, struct ntr_err *e)
 	return code;
 }
 
-int ntr_export_tar(const struct ntr_snap *s, uint64_t ino, int fd, const struct ntr_progress *p, struct ntr_err *e)
+int ntr_export_tar(
+        const struct ntr_snap *s, uint64_t ino, int fd, const struct ntr_progress *p, struct ntr_err *e)
 {
 	ntr_auto(taker_done) struct taker k = {.s = s, .meter.p = p};
-	void *locale = ntr_archive_locale();
+	void *locale = ntr_archive_locale(true);
 	int r = open_tar(&k, fd);
 
 	if (!r)

@@ -1,9 +1,10 @@
-/* Import of a tar. Nothing in it is trusted: names are taken apart here and looked up in the tree that grows, where no
- * symlink is ever followed. */
+/* Import of a tar. Nothing in it is trusted: names are taken apart here and looked up in the tree that grows,
+ * where no symlink is ever followed. */
 #include "port_impl.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <linux/limits.h>
 #include <sys/sysmacros.h>
 
 struct untar {
@@ -67,7 +68,7 @@ static int clean_path(const char *path, char **ret, const char **ret_why)
 
 		if (k == 2 && !memcmp(p, "..", 2))
 			*ret_why = "has '..' in its name";
-		else if (k > NTR_LISTED_NAME_MAX)
+		else if (k > NAME_MAX)
 			*ret_why = "has a name of more than 255 bytes";
 		if (*ret_why) {
 			free(out);
@@ -85,11 +86,6 @@ static int clean_path(const char *path, char **ret, const char **ret_why)
 	return 0;
 }
 
-static void parent_meta(struct ntr_inode *in)
-{
-	in->uid = in->gid = NTR_OWNER_ID;
-}
-
 /* A directory that entries lie in but that the tar does not list (yet). */
 static int make_parent(struct untar *u, uint64_t dir, const char *name, uint64_t *ret)
 {
@@ -98,7 +94,6 @@ static int make_parent(struct untar *u, uint64_t dir, const char *name, uint64_t
 
 	if (r)
 		return r;
-	parent_meta(&in);
 	*ret = in.ino;
 	return ntr_name_create(u->t, dir, name, &in, NULL);
 }
@@ -201,10 +196,10 @@ static int read_found(struct untar *u, struct archive_entry *en, struct found *f
 		return *ret_why = "has an owner that is no 32-bit number", -EINVAL;
 	f->uid = ntr_store_uid_in(u->st, uid);
 	f->gid = ntr_store_gid_in(u->st, gid);
-	f->mtime = (struct timespec){archive_entry_mtime(en), archive_entry_mtime_nsec(en)};
+	f->mtime = ntr_archive_time(archive_entry_mtime(en), archive_entry_mtime_nsec(en), false);
 	f->atime = f->mtime;
 	if (archive_entry_atime_is_set(en))
-		f->atime = (struct timespec){archive_entry_atime(en), archive_entry_atime_nsec(en)};
+		f->atime = ntr_archive_time(archive_entry_atime(en), archive_entry_atime_nsec(en), false);
 	*ret_why = ntr_port_refuse_node(f->mode, f->rdev);
 	return *ret_why ? -EINVAL : read_xattrs(en, f, ret_why);
 }
@@ -259,7 +254,7 @@ static int set_symlink(struct archive_entry *en, struct ntr_inode *in, const cha
 }
 
 static int create(struct untar *u, struct archive_entry *en, const char *path, uint64_t dir, const char *name,
-	const struct found *f, const char **ret_why)
+        const struct found *f, const char **ret_why)
 {
 	struct ntr_inode in;
 	int r = ntr_inode_new(u->t, f->mode, &in);
@@ -291,7 +286,7 @@ static int update_dir(struct untar *u, uint64_t ino, const struct found *f)
 
 /* What stands under the name already gives way, as when a tar is unpacked over it. */
 static int make_room(struct untar *u, uint64_t dir, const char *name, bool is_dir, uint64_t *ret_dir_ino,
-	const char **ret_why)
+        const char **ret_why)
 {
 	uint64_t ino;
 	uint8_t dtype;
@@ -337,8 +332,8 @@ static void found_done(struct found *f)
 	ntr_buf_done(&f->x.b);
 }
 
-static int add_object(struct untar *u, struct archive_entry *en, const char *path, uint64_t dir, const char *name,
-	const char **ret_why)
+static int add_object(struct untar *u, struct archive_entry *en, const char *path, uint64_t dir,
+        const char *name, const char **ret_why)
 {
 	ntr_auto(found_done) struct found f = {0};
 	uint64_t ino;
@@ -428,16 +423,18 @@ static int open_tar(struct untar *u, int fd)
 	archive_read_support_filter_xz(a);
 	archive_read_support_filter_lz4(a);
 	archive_read_support_filter_zstd(a);
-	if (archive_read_support_format_tar(a) != ARCHIVE_OK || archive_read_open_fd(a, fd, 1 << 18) != ARCHIVE_OK)
+	if (archive_read_support_format_tar(a) != ARCHIVE_OK ||
+	        archive_read_open_fd(a, fd, 1 << 18) != ARCHIVE_OK)
 		return archive_fail(u, NULL);
 	return 0;
 }
 
-int ntr_import_tar(struct ntr_txn *t, int fd, const char *label, const struct ntr_progress *p, struct ntr_err *e)
+int ntr_import_tar(
+        struct ntr_txn *t, int fd, const char *label, const struct ntr_progress *p, struct ntr_err *e)
 {
 	struct ntr_err own = {0};
 	struct untar u = {.t = t, .label = label, .e = e ? e : &own, .meter.p = p};
-	void *locale = ntr_archive_locale();
+	void *locale = ntr_archive_locale(false);
 	int r;
 
 	u.st = ntr_txn_snap(t)->store;

@@ -163,11 +163,16 @@ static void *ring_loop(void *arg)
 		fuse_loop_cfg_destroy(c);
 	}
 	ntr_versions_ended(v);
+	pthread_mutex_lock(&v->lock);
+	v->loop.running = 0;
+	pthread_cond_broadcast(&v->cond);
+	pthread_mutex_unlock(&v->lock);
 	return NULL;
 }
 
 static int ring_start(struct ntr_versions *v)
 {
+	v->loop.running = 1;
 	int r = pthread_create(&v->loop.thread[0], NULL, ring_loop, v);
 
 	v->loop.n = r == 0;
@@ -250,12 +255,19 @@ static bool threads_stop(struct ntr_versions *v)
 	if (!v->want_uring)
 		return ntr_vloop_stop(v);
 	struct timespec until;
+	int r = 0;
 
 	deadline(&until, NTR_VSTOP_S);
-	if (pthread_clockjoin_np(v->loop.thread[0], NULL, CLOCK_MONOTONIC, &until))
-		return false;
-	v->loop.n = 0;
-	return true;
+	pthread_mutex_lock(&v->lock);
+	while (v->loop.running && r == 0)
+		r = pthread_cond_timedwait(&v->cond, &v->lock, &until);
+	bool done = v->loop.running == 0;
+
+	pthread_mutex_unlock(&v->lock);
+	if (done)
+		pthread_join(v->loop.thread[0], NULL);
+	v->loop.n = done ? 0 : v->loop.n;
+	return done;
 }
 
 /* Ends the session without waiting for the kernel: a mount namespace elsewhere may keep the mount for as long

@@ -62,7 +62,7 @@ enum { NTR_VREADERS_MAX = 8 };
 
 struct ntr_vloop { /* threads on /dev/fuse */
 	pthread_t thread[NTR_VREADERS_MAX];
-	unsigned n;
+	unsigned n, running; /* running: under lock */
 	pthread_mutex_t lock;
 	pthread_cond_t cond;
 	bool led; /* somebody leads; under lock */
@@ -94,6 +94,19 @@ struct ntr_versions {
 	struct ntr_vwatch watch;
 	bool first_written; /* system libfuse: INIT's reply has gone out */
 };
+
+/* The kernel sends no request that names a node before it has the answer that made the node known, and no
+ * FORGET before the answers to all that named it. Between ring threads ThreadSanitizer cannot see that, so it
+ * is told. */
+#if defined(__SANITIZE_THREAD__)
+void __tsan_acquire(void *addr);
+void __tsan_release(void *addr);
+#define ntr_vkernel_acquire(v) __tsan_acquire(v)
+#define ntr_vkernel_release(v) __tsan_release(v)
+#else
+#define ntr_vkernel_acquire(v) ((void)(v))
+#define ntr_vkernel_release(v) ((void)(v))
+#endif
 
 /* ---- requests ---- */
 /* Begins a request on the calling thread. NULL: out of memory, and the request has been answered. */

@@ -8,9 +8,10 @@
 #include "versions_impl.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 
-enum { FOLLOW = 256 };
+enum { FOLLOW = 256, WAKE_SIGNAL = SIGURG /* which nobody minds otherwise */ };
 
 struct follower {
 	unsigned served;
@@ -91,16 +92,14 @@ static void follow(struct ntr_versions *v, struct ntr_vslot *s, struct follower 
 		pin(f, cpu);
 }
 
-/* Cancelled only while it waits for the device. Returns false when the session is over. */
+/* Returns false when the session is over. */
 static bool receive(struct ntr_versions *v, struct fuse_buf *buf)
 {
 	int r;
 
-	do {
-		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	do
 		r = fuse_session_receive_buf(v->se, buf);
-		pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	} while ((r == -EINTR || r == -EAGAIN) && !atomic_load(&v->stopping));
+	while ((r == -EINTR || r == -EAGAIN) && !atomic_load(&v->stopping));
 	return r > 0;
 }
 
@@ -120,27 +119,40 @@ static void lead(struct ntr_versions *v, struct ntr_vslot *s, struct fuse_buf *b
 	ntr_vloop_yield(v, s);
 }
 
-static void free_buf(void *arg)
-{
-	struct fuse_buf *buf = arg;
-
-	free(buf->mem);
-}
-
 static void *reader(void *arg)
 {
 	struct ntr_versions *v = arg;
 	struct ntr_vslot *s = ntr_vslot_self(v);
 	struct fuse_buf buf = {0};
+	sigset_t wake;
 
-	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	pthread_cleanup_push(free_buf, &buf);
+	sigemptyset(&wake);
+	sigaddset(&wake, WAKE_SIGNAL);
+	pthread_sigmask(SIG_UNBLOCK, &wake, NULL);
 	while (s && !atomic_load(&v->stopping) && atomic_load(&v->alive)) {
 		take_lead(v, s);
 		lead(v, s, &buf);
 	}
-	pthread_cleanup_pop(1);
+	free(buf.mem);
+	pthread_mutex_lock(&v->loop.lock);
+	v->loop.running--;
+	pthread_mutex_unlock(&v->loop.lock);
 	return NULL;
+}
+
+/* Does nothing but interrupt the read that a reader waits in. */
+static void woken(int sig)
+{
+	(void)sig;
+}
+
+static void catch_wake(void)
+{
+	struct sigaction now, ours = {.sa_handler = woken};
+
+	if (sigaction(WAKE_SIGNAL, NULL, &now) == 0 &&
+	        (now.sa_handler == SIG_DFL || now.sa_handler == SIG_IGN))
+		(void)sigaction(WAKE_SIGNAL, &ours, NULL);
 }
 
 static unsigned readers_wanted(void)
@@ -152,36 +164,49 @@ static unsigned readers_wanted(void)
 
 int ntr_vloop_start(struct ntr_versions *v)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	struct ntr_vloop *l = &v->loop;
 	unsigned want = readers_wanted();
 
+	pthread_once(&once, catch_wake);
 	if (sched_getaffinity(0, sizeof(l->cpus), &l->cpus) < 0)
 		CPU_ZERO(&l->cpus);
+	pthread_mutex_lock(&l->lock);
 	while (l->n < want && pthread_create(&l->thread[l->n], NULL, reader, v) == 0)
 		l->n++;
+	l->running = l->n;
+	pthread_mutex_unlock(&l->lock);
 	return l->n ? 0 : -EAGAIN;
 }
 
-static bool join_by(pthread_t t, const struct timespec *until)
+/* Interrupts whoever waits for the device. A signal may come just before the read it is meant for, so again
+ * and again. */
+static bool kick(struct ntr_vloop *l)
 {
-	return pthread_clockjoin_np(t, NULL, CLOCK_MONOTONIC, until) == 0;
+	pthread_mutex_lock(&l->lock);
+	bool done = l->running == 0;
+
+	pthread_cond_broadcast(&l->cond);
+	pthread_mutex_unlock(&l->lock);
+	for (unsigned i = 0; i < l->n && !done; i++)
+		pthread_kill(l->thread[i], WAKE_SIGNAL);
+	return done;
 }
 
 bool ntr_vloop_stop(struct ntr_versions *v)
 {
 	struct ntr_vloop *l = &v->loop;
-	struct timespec until;
-	bool all = true;
+	uint64_t until = ntr_mono_ns() + NTR_VSTOP_S * 1000000000ull;
+	unsigned pause_us = 50;
 
-	pthread_mutex_lock(&l->lock);
-	pthread_cond_broadcast(&l->cond);
-	pthread_mutex_unlock(&l->lock);
+	while (!kick(l)) {
+		if (ntr_mono_ns() > until)
+			return false;
+		usleep(pause_us);
+		pause_us = NTR_MIN(pause_us * 2, 20000u);
+	}
 	for (unsigned i = 0; i < l->n; i++)
-		pthread_cancel(l->thread[i]);
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += NTR_VSTOP_S;
-	for (unsigned i = 0; i < l->n; i++)
-		all &= join_by(l->thread[i], &until);
-	l->n = all ? 0 : l->n;
-	return all;
+		pthread_join(l->thread[i], NULL);
+	l->n = 0;
+	return true;
 }

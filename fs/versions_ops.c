@@ -190,6 +190,7 @@ static void op_forget(fuse_req_t req, fuse_ino_t id, uint64_t count)
 {
 	struct ntr_versions *v = fuse_req_userdata(req);
 
+	ntr_vkernel_acquire(v);
 	ntr_vtable_forget(v->table, ntr_vnode_of(v, id), count);
 	ntr_vreq_count(req, NTR_VOP_FORGET, 1);
 	fuse_reply_none(req);
@@ -199,6 +200,7 @@ static void op_forget_multi(fuse_req_t req, size_t n, struct fuse_forget_data *f
 {
 	struct ntr_versions *v = fuse_req_userdata(req);
 
+	ntr_vkernel_acquire(v);
 	for (size_t i = 0; i < n; i++)
 		ntr_vtable_forget(v->table, ntr_vnode_of(v, f[i].ino), f[i].nlookup);
 	ntr_vreq_count(req, NTR_VOP_FORGET, n);

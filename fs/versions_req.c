@@ -106,6 +106,7 @@ struct ntr_vslot *ntr_vreq_begin(fuse_req_t req, enum ntr_vop op)
 	struct ntr_versions *v = fuse_req_userdata(req);
 	struct ntr_vslot *s = ntr_vslot_self(v);
 
+	ntr_vkernel_acquire(v);
 	if (!s) {
 		fuse_reply_err(req, ENOMEM);
 		return NULL;
@@ -134,6 +135,7 @@ bool ntr_vreq_claim(struct ntr_vslot *s)
 	uint64_t was = atomic_load_explicit(&s->state, memory_order_relaxed);
 	uint64_t took = ntr_mono_ns() - atomic_load_explicit(&s->start_ns, memory_order_relaxed);
 
+	ntr_vkernel_release(s->v);
 	ntr_vstats_add(&s->stats, (enum ntr_vop)atomic_load_explicit(&s->op, memory_order_relaxed), 1, took);
 	return (was & PHASE) == BUSY &&
 	       atomic_compare_exchange_strong(&s->state, &was, (was & ~(uint64_t)PHASE) | IDLE);

@@ -66,6 +66,34 @@ teardown() { ntr_teardown; }
 	assert_equal "$(tail -n 1 out)" got
 }
 
+@test "run: calls of a session queue, and a signal takes one out of the queue" {
+	ntr run -c 'echo first; sleep 2' >one &
+	first=$!
+	for _ in {1..100}; do grep -q first one && break; sleep 0.05; done
+	ntr run -- echo second >two &
+	second=$!
+	sleep 0.3
+	kill -INT $second
+	status=0
+	wait $second || status=$?
+	assert_equal $status 130
+	run cat two
+	assert_output ''
+	ntr run -s other -- echo at once
+	wait $first
+}
+
+@test "many clients start one daemon" {
+	for i in {1..10}; do
+		ntr run -s "s$i" -- echo "$i" >"out.$i" 2>&1 &
+	done
+	wait
+	for i in {1..10}; do
+		assert_equal "$(cat "out.$i")" "$i"
+	done
+	assert_equal "$(ntr_processes | grep -c ntrd)" 1
+}
+
 @test "run --no-commit, status, diff, commit, discard" {
 	ntr run -c 'echo a > f'
 	ntr run --no-commit -c 'echo b > f; touch g'

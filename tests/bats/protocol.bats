@@ -13,6 +13,14 @@ python()
 import os, signal, socket, struct, sys, threading, time
 from client import *
 store = os.environ['NTR_STORE']
+def await_file(session, name):
+    with Client(store) as c:
+        for _ in range(200):
+            try:
+                if name in [e['name'] for e in c.request({'op': 'ls', 'session': session})['entries']]: return
+            except ReplyError: pass
+            time.sleep(0.05)
+    assert False, 'no ' + name
 $1"
 }
 
@@ -331,10 +339,10 @@ with Client(store) as c:
     for op in ('commit', 'discard', 'rollback'): refused({'op': op, 'session': 'a', 'steps': 1, 'inside': 'a'})
     refused({'op': 'rm', 'name': 'a', 'inside': 'a'})
     # a waits for b, so b must not wait for a
-    c.send({'op': 'run', 'session': 'b', 'argv': ['sleep', '20'], 'inside': 'a'}, [0, 1, 2])
+    c.send({'op': 'run', 'session': 'b', 'script': 'touch ready; exec sleep 20', 'inside': 'a'}, [0, 1, 2])
     assert c.recv()['event'] == 'started'
     refused({'op': 'run', 'session': 'a', 'argv': ['true'], 'inside': 'b'}, [0, 1, 2])
-    time.sleep(0.5)
+    await_file('b', 'ready')
     c.send({'op': 'signal', 'sig': 15})
     m = c.recv()
     assert m.get('signal') == 15, m"
@@ -347,7 +355,7 @@ with Client(store) as c:
 with Client(store) as c, Client(store) as d:
     c.send({'op': 'run', 'session': 'a', 'script': 'trap \"echo usr >got; exit 9\" USR1; touch ready; while :; do sleep 0.05; done'}, [0, 1, 2])
     c.recv()
-    time.sleep(0.5)
+    await_file('a', 'ready')
     d.send({'op': 'run', 'session': 'a', 'argv': ['true']}, [0, 1, 2])
     d.recv()
     time.sleep(0.2)
@@ -368,7 +376,7 @@ with Client(store) as c, Client(store) as d:
 c = Client(store)
 c.send({'op': 'run', 'session': 'a', 'script': 'trap \"echo hup >hup; exit 0\" HUP; touch ready; while :; do sleep 0.05; done'}, [0, 1, 2])
 c.recv()
-time.sleep(0.5)
+await_file('a', 'ready')
 c.close()
 with Client(store) as d:
     r = d.run('a', script='cat hup')
@@ -376,12 +384,12 @@ with Client(store) as d:
 c = Client(store)
 c.send({'op': 'run', 'session': 'a', 'script': 'trap \"\" HUP; touch stubborn; while :; do sleep 0.05; done'}, [0, 1, 2])
 c.recv()
-time.sleep(0.5)
+await_file('a', 'stubborn')
 began = time.time()
 c.close()
 with Client(store) as d:
     r = d.run('a', script='ls stubborn')
-    assert r['stdout'] == 'stubborn\n' and 1 < time.time() - began < 6, (r, time.time() - began)
+    assert r['stdout'] == 'stubborn\n' and 1 < time.time() - began < 20, (r, time.time() - began)
     log = d.rows({'op': 'log', 'session': 'a'})
     assert log[0]['exit_code'] == 137, log[0]"
 	assert_success

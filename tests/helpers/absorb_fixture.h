@@ -1,16 +1,20 @@
 /* absorb_fixture: a session with a merged view as it is in use: overlayfs of an upper directory over the session's
- * commit in a versions mount, absorbed and folded at will. Needs root. */
+ * commit in a versions mount, absorbed and folded at will. As root with mount(2), else in a user namespace. */
 #ifndef NTR_TEST_ABSORB_FIXTURE_H
 #define NTR_TEST_ABSORB_FIXTURE_H
 
 #include "store_fixture.h"
 
+#include "base/wire.h"
 #include "exec/absorb_impl.h"
 #include "fs/versions.h"
 #include "manifest.h"
 
 #include <sched.h>
+#include <grp.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 
@@ -21,6 +25,8 @@ struct afixture {
 	int upper_fd;
 	unsigned n; /* of the upper */
 	bool user;  /* with userxattr, in a user namespace */
+	pid_t holder; /* user: of the namespace */
+	int holder_sock, view_fd;
 	bool broken; /* a hard link into the commit was broken: overlayfs counts it still for the other names */
 	uint64_t base;
 	struct ntr_memo *memo;
@@ -49,8 +55,10 @@ static inline void afx_dress(struct afixture *f)
 	struct ntr_inode in;
 
 	assert_int_equal(ntr_inode_get(&s, NTR_INO_ROOT, &in), 0);
+	if (!f->user)
+		assert_int_equal(fchown(f->upper_fd, ntr_store_uid_out(f->fx.st, in.uid), ntr_store_gid_out(f->fx.st, in.gid)),
+		        0);
 	assert_int_equal(fchmod(f->upper_fd, in.mode & 07777), 0);
-	assert_int_equal(fchown(f->upper_fd, ntr_store_uid_out(f->fx.st, in.uid), ntr_store_gid_out(f->fx.st, in.gid)), 0);
 	assert_int_equal(futimens(f->upper_fd, (struct timespec[2]){in.atime, in.mtime}), 0);
 }
 
@@ -81,11 +89,79 @@ static inline void afx_options(struct afixture *f, char out[1200])
 	        (unsigned long long)f->base, f->upper, f->work, f->user ? "userxattr" : "redirect_dir=on,metacopy=on");
 }
 
+static inline void afx_write(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, text, strlen(text)) < 0)
+		_exit(3);
+	close(fd);
+}
+
+/* Holds the namespace with the mount, and hands out its root directory; ends when the socket closes. */
+static inline void afx_hold(const struct afixture *f, const char *o, int sock)
+{
+	uid_t uid = geteuid();
+	gid_t gid = getegid();
+	char map[300], c;
+	int fd;
+
+	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
+		_exit(2);
+	afx_write("/proc/self/setgroups", "deny");
+	snprintf(map, sizeof(map), "%u %u 1", uid, uid);
+	afx_write("/proc/self/uid_map", map);
+	snprintf(map, sizeof(map), "%u %u 1", gid, gid);
+	afx_write("/proc/self/gid_map", map);
+	snprintf(map, sizeof(map), "%s/view", f->fx.dir);
+	if (mount("overlay", map, "overlay", 0, o))
+		_exit(4);
+	fd = open(map, O_RDONLY | O_DIRECTORY);
+	if (fd < 0 || ntr_wire_send_new(sock, json_object(), &fd, 1))
+		_exit(5);
+	close(fd);
+	while (read(sock, &c, 1) > 0)
+		;
+	_exit(0);
+}
+
+/* As an ordinary user's session has it: the mount is in a user namespace, this process (as the daemon) is not. */
+static inline void afx_mount_user(struct afixture *f, const char *o)
+{
+	int sv[2], fds[NTR_WIRE_FDS];
+	json_t *msg = NULL;
+	size_t n = 0;
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv), 0);
+	f->holder = fork();
+	assert_true(f->holder >= 0);
+	if (!f->holder) {
+		close(sv[0]);
+		afx_hold(f, o, sv[1]);
+	}
+	close(sv[1]);
+	f->holder_sock = sv[0];
+	if (ntr_wire_recv(sv[0], &msg, fds, &n) || n != 1) {
+		int st = 0;
+
+		waitpid(f->holder, &st, 0);
+		fail_msg("no overlay in a user namespace: step %d", WEXITSTATUS(st));
+	}
+	json_decref(msg);
+	f->view_fd = fcntl(fds[0], F_DUPFD, 100); /* shells have it too */
+	close(fds[0]);
+	snprintf(f->view, sizeof(f->view), "/proc/self/fd/%d", f->view_fd);
+}
+
 static inline void afx_mount(struct afixture *f)
 {
 	char o[1200];
 
 	afx_options(f, o);
+	if (f->user) {
+		afx_mount_user(f, o);
+		return;
+	}
 	if (mount("overlay", f->view, "overlay", 0, o))
 		fail_msg("mount overlay: %s (%s)", strerror(errno), o);
 }
@@ -125,8 +201,12 @@ static inline void afx_private(void)
 
 static inline void afx_setup(struct afixture *f)
 {
-	afx_private();
+	bool user = geteuid() != 0;
+
+	if (!user)
+		afx_private();
 	afx_setup_plain(f);
+	f->user = user;
 	afx_serve(f);
 	afx_new_upper(f);
 	afx_mount(f);
@@ -134,7 +214,13 @@ static inline void afx_setup(struct afixture *f)
 
 static inline void afx_unmount(struct afixture *f)
 {
-	assert_int_equal(umount2(f->view, 0), 0);
+	if (!f->user) {
+		assert_int_equal(umount2(f->view, 0), 0);
+		return;
+	}
+	close(f->view_fd);
+	close(f->holder_sock);
+	waitpid(f->holder, NULL, 0);
 }
 
 static inline void afx_drop_upper(struct afixture *f)
@@ -148,7 +234,10 @@ static inline void afx_drop_upper(struct afixture *f)
 
 static inline void afx_teardown(struct afixture *f)
 {
-	umount2(f->view, MNT_DETACH);
+	if (f->user)
+		afx_unmount(f);
+	else
+		umount2(f->view, MNT_DETACH);
 	afx_drop_upper(f);
 	if (f->v)
 		ntr_versions_stop(f->v);
@@ -188,10 +277,31 @@ static inline bool afx_absorb_as(struct afixture *f, bool full)
 	return f->last.changed;
 }
 
+static inline struct ntr_snap afx_head(struct afixture *f)
+{
+	return ntr_snap_root(f->fx.st, f->fx.head.root);
+}
+
+/* What a commit changed that should not have been one: paths, and the inodes they had and have. */
+static inline void afx_explain(struct afixture *f, uint64_t before)
+{
+	struct ntr_snap s = afx_head(f), p = ntr_snap_root(f->fx.st, before);
+	struct manifest a = mf_of_tree(&p), b = mf_of_tree(&s);
+
+	mf_compare(&a, &b, 0);
+	for (size_t i = 0; i < a.n && i < b.n && !strcmp(a.v[i].path, b.v[i].path); i++)
+		if (a.v[i].ino != b.v[i].ino)
+			print_error("'%s': inode %llu -> %llu\n", a.v[i].path, (unsigned long long)a.v[i].ino,
+			        (unsigned long long)b.v[i].ino);
+	mf_done(&a);
+	mf_done(&b);
+}
+
 /* Absorbs, and makes sure that there is nothing left to absorb: for the memo, and for one who has none. */
 static inline bool afx_absorb(struct afixture *f)
 {
 	bool changed = afx_absorb_as(f, false);
+	uint64_t root = f->fx.head.root;
 	struct ntr_memo *keep;
 
 	assert_int_equal(ntr_absorb_check(f->memo), 0);
@@ -199,15 +309,13 @@ static inline bool afx_absorb(struct afixture *f)
 	keep = f->memo;
 	f->memo = NULL;
 	afx_memo(f);
-	assert_false(afx_absorb_as(f, true));
+	if (afx_absorb_as(f, true)) {
+		afx_explain(f, root);
+		fail_msg("a look without a memo finds changes");
+	}
 	ntr_memo_free(f->memo);
 	f->memo = keep;
 	return changed;
-}
-
-static inline struct ntr_snap afx_head(struct afixture *f)
-{
-	return ntr_snap_root(f->fx.st, f->fx.head.root);
 }
 
 /* The head's tree must be what the view shows. */
@@ -246,6 +354,24 @@ static inline struct ntr_inode afx_inode(struct afixture *f, const char *path)
 	assert_true(ino != 0);
 	assert_int_equal(ntr_inode_get(&s, ino, &in), 0);
 	return in;
+}
+
+/* Runs a group of tests as an ordinary user, whoever started it. */
+static inline int afx_as_user(int (*fn)(void))
+{
+	int st = 0;
+	pid_t pid;
+
+	if (geteuid())
+		return fn();
+	pid = fork();
+	if (!pid) {
+		if (setgroups(0, NULL) || setgid(65533) || setuid(65533) || prctl(PR_SET_DUMPABLE, 1))
+			_exit(1);
+		exit(fn());
+	}
+	waitpid(pid, &st, 0);
+	return WIFEXITED(st) ? WEXITSTATUS(st) : 1;
 }
 
 /* Shell in the view. */

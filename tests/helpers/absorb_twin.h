@@ -122,16 +122,19 @@ static inline bool tw_was_linked(struct twin *t, const char *path)
 	return false;
 }
 
-static inline void tw_copy_xattrs(int from, int to)
+static inline void tw_copy_xattrs(struct twin *t, const char *from, const char *to)
 {
-	char list[4096], val[65536];
-	ssize_t k = flistxattr(from, list, sizeof(list));
+	char list[4096], val[65536], p[600], q[600];
+	ssize_t k;
 
-	for (const char *p = list; k > 0 && p < list + k; p += strlen(p) + 1) {
-		ssize_t n = fgetxattr(from, p, val, sizeof(val));
+	snprintf(p, sizeof(p), "/proc/self/fd/%d/%s", t->plain, from);
+	snprintf(q, sizeof(q), "/proc/self/fd/%d/%s", t->plain, to);
+	k = llistxattr(p, list, sizeof(list));
+	for (const char *name = list; k > 0 && name < list + k; name += strlen(name) + 1) {
+		ssize_t n = lgetxattr(p, name, val, sizeof(val));
 
 		if (n >= 0)
-			fsetxattr(to, p, val, (size_t)n, 0);
+			lsetxattr(q, name, val, (size_t)n, 0);
 	}
 }
 
@@ -151,7 +154,6 @@ static inline void tw_break(struct twin *t, const char *path)
 		while ((k = read(in, buf, sizeof(buf))) > 0)
 			if (write(out, buf, (size_t)k) != k)
 				abort();
-		tw_copy_xattrs(in, out);
 		if (t->root && fchown(out, st.st_uid, st.st_gid))
 			abort();
 		fchmod(out, st.st_mode & 07777);
@@ -168,6 +170,7 @@ static inline void tw_break(struct twin *t, const char *path)
 		if (fchmodat(t->plain, tmp, st.st_mode & 07777, 0))
 			abort();
 	}
+	tw_copy_xattrs(t, path, tmp);
 	utimensat(t->plain, tmp, (struct timespec[2]){st.st_atim, st.st_mtim}, AT_SYMLINK_NOFOLLOW);
 	if (renameat(t->plain, tmp, t->plain, path))
 		abort();
@@ -347,6 +350,18 @@ static inline bool tw_writes(int what)
 	       what == TW_TOUCH_OPEN;
 }
 
+static inline bool tw_opens(int what)
+{
+	return what == TW_WRITE || what == TW_TRUNCATE || what == TW_TOUCH_OPEN;
+}
+
+static inline bool tw_is_special(struct twin *t, const char *path)
+{
+	struct stat st;
+
+	return !fstatat(t->plain, path, &st, AT_SYMLINK_NOFOLLOW) && !S_ISREG(st.st_mode);
+}
+
 /* Two names of one file: rename does nothing; but not in the view once they are no longer one. */
 static inline bool tw_is_same_file(struct twin *t, const char *a, const char *b)
 {
@@ -354,6 +369,15 @@ static inline bool tw_is_same_file(struct twin *t, const char *a, const char *b)
 
 	return !fstatat(t->plain, a, &x, AT_SYMLINK_NOFOLLOW) && !fstatat(t->plain, b, &y, AT_SYMLINK_NOFOLLOW) &&
 	       x.st_ino == y.st_ino;
+}
+
+/* overlayfs gives a file whose attributes alone were copied up a new mtime when its data follows. */
+static inline bool tw_times_differ(struct twin *t, const char *path)
+{
+	struct stat x, y;
+
+	return !fstatat(t->view, path, &x, AT_SYMLINK_NOFOLLOW) && !fstatat(t->plain, path, &y, AT_SYMLINK_NOFOLLOW) &&
+	       (x.st_mtim.tv_sec != y.st_mtim.tv_sec || x.st_mtim.tv_nsec != y.st_mtim.tv_nsec);
 }
 
 /* One random operation on both. Returns 0, or what differed as text. */
@@ -406,7 +430,7 @@ static inline const char *tw_step(struct twin *t)
 			return NULL;
 	}
 	/* A copy-up breaks the link; a failed operation may have copied up as well, or not. */
-	if (tw_writes(o.what) && !r) {
+	if (tw_writes(o.what) && !r && !(tw_opens(o.what) && tw_is_special(t, o.a))) {
 		tw_break(t, o.a);
 		if (o.what == TW_EXCHANGE)
 			tw_break(t, o.b);
@@ -416,6 +440,8 @@ static inline const char *tw_step(struct twin *t)
 		snprintf(text, sizeof(text), "op %d '%s' '%s': view: %s, plain: %s", o.what, o.a, o.b, strerror(r), strerror(r2));
 		return text;
 	}
+	if (!r && o.what == TW_TOUCH_OPEN)
+		dirty = tw_times_differ(t, o.a);
 	if (!r && dirty && (tw_stamp(t, t->view, o.a) || tw_stamp(t, t->plain, o.a))) {
 		snprintf(text, sizeof(text), "set times of '%s': %s", o.a, strerror(errno));
 		return text;

@@ -89,7 +89,8 @@ static void test_stat_small(void **state)
 	/* less room than anything needs, more changes than an int holds */
 	expect_stat(&gone, 1, 1, " gone | 7 -------\n 1 file changed, 7 deletions(-)\n");
 	expect_stat(&(struct ntrd_stat_line){name_new, INT64_C(5000000000), 1}, 1, 20,
-	        " new | 5000000001 ++++++++++++-\n 1 file changed, 5000000000 insertions(+), 1 deletion(-)\n");
+	        " new | 5000000001 ++++++++++++-\n 1 file changed, 5000000000 insertions(+), 1 "
+	        "deletion(-)\n");
 }
 
 static void expect_quoted(const char *path, const char *want)

@@ -4,6 +4,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -158,6 +160,41 @@ static void test_modes(void **state)
 	treefix_remove(&f);
 }
 
+/* Another process has it open. */
+static void test_busy(void **state)
+{
+	struct ntr_kv *kv = NULL;
+	struct ntr_err e = {0};
+	int up[2], down[2], st;
+	struct treefix f;
+	char c = 0;
+	pid_t pid;
+
+	(void)state;
+	treefix_dir(&f);
+	assert_int_equal(pipe(up) | pipe(down), 0);
+	pid = fork();
+	if (!pid) {
+		close(down[1]);
+		if (ntr_kv_open(f.db, &(struct ntr_kv_options){.create = true}, &kv, NULL))
+			c = 1;
+		_exit(write(up[1], &c, 1) != 1 || read(down[0], &c, 1) != 0);
+	}
+	assert_int_equal(read(up[0], &c, 1), 1);
+	assert_int_equal(c, 0);
+	assert_int_equal(ntr_kv_open(f.db, &(struct ntr_kv_options){0}, &kv, &e), -EBUSY);
+	assert_true(e.why[0] && e.todo[0]);
+	close(up[0]);
+	close(up[1]);
+	close(down[0]);
+	close(down[1]);
+	assert_int_equal(waitpid(pid, &st, 0), pid);
+	assert_int_equal(st, 0);
+	assert_int_equal(ntr_kv_open(f.db, &(struct ntr_kv_options){0}, &kv, &e), 0);
+	ntr_kv_close(kv);
+	treefix_remove(&f);
+}
+
 struct fault {
 	uint64_t at, seen;
 	char ops[200];
@@ -200,6 +237,46 @@ static void test_fault(void **state)
 	expect(f.kv, NTR_CF_META, "one", "v");
 	expect(f.kv, NTR_CF_META, "two", NULL);
 	expect(f.kv, NTR_CF_META, "three", "v");
+	treefix_close(&f);
+	treefix_remove(&f);
+}
+
+/* A limit on the size of files: writes fail with their own error, reads go on, and opening anew is the way
+ * out. */
+static void test_file_limit(void **state)
+{
+	static char val[60001];
+	struct rlimit limit, low;
+	struct ntr_err e = {0};
+	struct treefix f;
+	char key[16];
+	int n = 0, r;
+
+	(void)state;
+	treefix_dir(&f);
+	treefix_open(&f, 0);
+	memset(val, 'v', sizeof(val) - 1);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	low = limit;
+	low.rlim_cur = 300000;
+	signal(SIGXFSZ, SIG_IGN);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+	do {
+		snprintf(key, sizeof(key), "%d", n++);
+		r = put_text(f.kv, NTR_CF_META, key, val, NTR_KV_SYNC);
+	} while (!r && n < 100);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(r, -EFBIG);
+	expect(f.kv, NTR_CF_META, "0", val);
+	expect(f.kv, NTR_CF_META, key, NULL);
+	treefix_close(&f);
+	treefix_open(&f, 0);
+	for (int i = 0; i < n - 1; i++) {
+		snprintf(key, sizeof(key), "%d", i);
+		expect(f.kv, NTR_CF_META, key, val);
+	}
+	assert_int_equal(put_text(f.kv, NTR_CF_META, "after", "v", NTR_KV_SYNC), 0);
+	assert_int_equal(ntr_kv_verify(f.kv, &e), 0);
 	treefix_close(&f);
 	treefix_remove(&f);
 }
@@ -439,10 +516,12 @@ static void test_damaged_manifest(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-	        cmocka_unit_test(test_modes), /* forks, so before any thread of RocksDB's */
+	        cmocka_unit_test(test_modes), /* these two fork, so before any thread of RocksDB's */
+	        cmocka_unit_test(test_busy),
 	        cmocka_unit_test(test_open_errors),
 	        cmocka_unit_test(test_batch_and_iter),
 	        cmocka_unit_test(test_fault),
+	        cmocka_unit_test(test_file_limit),
 	        cmocka_unit_test(test_damaged_table),
 	        cmocka_unit_test(test_damaged_log_in_use),
 	        cmocka_unit_test(test_damaged_log_after_crash),
