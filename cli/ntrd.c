@@ -170,7 +170,9 @@ static int open_store(struct daemon *d, struct ntr_err *e)
 	static const struct timespec pause = {.tv_nsec = 20000000};
 	uint64_t until = ntr_mono_ns() + LOCK_WAIT_S * 1000000000ull;
 	ntr_autofree char *init = find_init(d->o.init);
-	struct ntr_ctl_options co = {.uring = d->o.no_uring ? 0 : -1, .init_path = init};
+	const char *uring = getenv("NTR_URING"); /* 0: as --no-uring, for daemons that clients start */
+	bool off = d->o.no_uring || (uring && !strcmp(uring, "0"));
+	struct ntr_ctl_options co = {.uring = off ? 0 : -1, .init_path = init};
 	int r;
 
 	if (!init)
@@ -180,8 +182,8 @@ static int open_store(struct daemon *d, struct ntr_err *e)
 		r = ntr_ctl_open(d->o.store, &co, &d->ctl, e);
 		if (r != -EBUSY)
 			return r;
-		if (other_serves(d->o.store))
-			return -EALREADY;
+		if (other_serves(d->o.store)) /* what a client wanted; by hand it is a mistake to be told */
+			return d->o.ready_fd >= 0 ? -EALREADY : r;
 		if (ntr_mono_ns() > until)
 			return r;
 		nanosleep(&pause, NULL);

@@ -64,7 +64,7 @@ int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
 	buf[n] = '\0';
 	p = strrchr(buf, ')'); /* the name before may hold anything */
 	*ret = (struct ntr_proc){.pid = pid};
-	if (!p || sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &ret->state,
+	if (!p || sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &ret->state,
 	                  &ppid, &pgid, &sid, &start) != 5)
 		return -ESRCH;
 	ret->ppid = ppid;

@@ -17,7 +17,8 @@
  * trap instead, the state is still taken if the script comes to its end.
  *
  * Known limits: `exec CMD` leaves no state; syntax errors say "eval:" where bash -c says "-c:"; set -x shows one more
- * "+"; in posix mode `trap` cannot be a function, so an EXIT trap there costs the state when `exit` ends the script. */
+ * "+"; a
+ * script that closes descriptor 10 loses the state and sees one message about it; in posix mode `trap` cannot be a function, so an EXIT trap there costs the state when `exit` ends the script. */
 #include "init.h"
 
 #include "../base/buf.h"

@@ -217,7 +217,7 @@ int ntr_file_seek(
 struct out {
 	int fd;
 	bool seekable;
-	uint64_t at; /* bytes written, where it cannot seek */
+	uint64_t at; /* end of what was written */
 };
 
 static int out_write(const struct out *o, const void *data, size_t n, uint64_t off)
@@ -332,7 +332,7 @@ int ntr_file_to_fd(const struct ntr_snap *s, const struct ntr_inode *in, int fd)
 		r = out_extents(s, in, &o);
 	if (!r)
 		r = out_fill(&o, in->size);
-	if (!r && o.seekable && ftruncate(fd, (off_t)in->size))
+	if (!r && o.seekable && o.at != in->size && ftruncate(fd, (off_t)in->size))
 		r = -errno;
 	return r;
 }

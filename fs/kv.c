@@ -16,8 +16,8 @@ int ntr_kv_errno(const char *text)
 		int code;
 	} map[] = {
 	        {"No space left", -ENOSPC},
-	        {"Disk quota exceeded", -ENOSPC},
-	        {"File too large", -ENOSPC},
+	        {"Disk quota exceeded", -EDQUOT},
+	        {"File too large", -EFBIG},
 	        {"lock hold by current process", -EBUSY},
 	        {"While lock file", -EBUSY},
 	        {"Corruption", -EUCLEAN},

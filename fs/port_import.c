@@ -304,7 +304,6 @@ static int list_dir(struct importer *m, struct ntr_source_dir *d)
 		ntr_closep(&fd);
 		return fail(m, r, d, "", NULL);
 	}
-	rewinddir(dir); /* the offset is shared with the caller's descriptor, who may have read */
 	for (errno = 0; !r && (en = readdir(dir)); errno = 0)
 		r = import_entry(m, d, en);
 	if (!r && errno)

@@ -40,7 +40,7 @@ static int archive_fail(struct untar *u, const char *path)
 	const char *text = archive_error_string(u->a);
 	int code = archive_errno(u->a);
 
-	code = code > 0 && code < 4096 ? -code : -EINVAL;
+	code = code > 0 && code < 4096 ? -code : -EBADMSG;
 	if (path)
 		ntr_err_set(u->e, code, "import '%s': entry '%s'", u->label, path);
 	else
@@ -59,7 +59,7 @@ static int clean_path(const char *path, char **ret, const char **ret_why)
 	char *out;
 
 	if (*path == '/')
-		return *ret_why = "has an absolute name", -EINVAL;
+		return *ret_why = "has an absolute name", -EBADMSG;
 	out = malloc(strlen(path) + 2);
 	if (!out)
 		return -ENOMEM;
@@ -72,7 +72,7 @@ static int clean_path(const char *path, char **ret, const char **ret_why)
 			*ret_why = "has a name of more than 255 bytes";
 		if (*ret_why) {
 			free(out);
-			return -EINVAL;
+			return -EBADMSG;
 		}
 		if (k != 1 || *p != '.') {
 			memcpy(out + n, p, k);
@@ -160,7 +160,7 @@ static int locate(struct untar *u, char *path, uint64_t *ret_dir, const char **r
 static int id_of(la_int64_t id, uint32_t *ret)
 {
 	if (id < 0 || id >= NTR_OWNER_ID)
-		return -EINVAL;
+		return -EBADMSG;
 	*ret = (uint32_t)id;
 	return 0;
 }
@@ -176,7 +176,7 @@ static int read_xattrs(struct archive_entry *en, struct found *f, const char **r
 		int r;
 
 		if ((*ret_why = ntr_port_refuse_xattr(name)))
-			return -EINVAL;
+			return -EBADMSG;
 		if (ntr_acl_is_xattr(name)) /* the entry's ACL says it */
 			continue;
 		r = ntr_xattrs_add(&f->x, name, val, len);
@@ -193,7 +193,7 @@ static int read_found(struct untar *u, struct archive_entry *en, struct found *f
 	f->mode = (uint32_t)(archive_entry_filetype(en) | (archive_entry_perm(en) & 07777));
 	f->rdev = S_ISCHR(f->mode) || S_ISBLK(f->mode) ? archive_entry_rdev(en) : 0;
 	if (id_of(archive_entry_uid(en), &uid) || id_of(archive_entry_gid(en), &gid))
-		return *ret_why = "has an owner that is no 32-bit number", -EINVAL;
+		return *ret_why = "has an owner that is no 32-bit number", -EBADMSG;
 	f->uid = ntr_store_uid_in(u->st, uid);
 	f->gid = ntr_store_gid_in(u->st, gid);
 	f->mtime = ntr_archive_time(archive_entry_mtime(en), archive_entry_mtime_nsec(en), false);
@@ -201,7 +201,7 @@ static int read_found(struct untar *u, struct archive_entry *en, struct found *f
 	if (archive_entry_atime_is_set(en))
 		f->atime = ntr_archive_time(archive_entry_atime(en), archive_entry_atime_nsec(en), false);
 	*ret_why = ntr_port_refuse_node(f->mode, f->rdev);
-	return *ret_why ? -EINVAL : read_xattrs(en, f, ret_why);
+	return *ret_why ? -EBADMSG : read_xattrs(en, f, ret_why);
 }
 
 static void set_meta(const struct found *f, struct ntr_inode *in)
@@ -246,7 +246,7 @@ static int set_symlink(struct archive_entry *en, struct ntr_inode *in, const cha
 	size_t n = target ? strlen(target) : 0;
 
 	if (!n || n >= sizeof in->payload)
-		return *ret_why = "is a symbolic link without a target that could be kept", -EINVAL;
+		return *ret_why = "is a symbolic link without a target that could be kept", -EBADMSG;
 	in->data_kind = NTR_DATA_SYMLINK;
 	in->size = in->payload_len = (uint16_t)n;
 	memcpy(in->payload, target, n);
@@ -314,7 +314,7 @@ static int add_link(struct untar *u, const char *link, uint64_t dir, const char 
 	if (!r)
 		r = ntr_path_lookup(ntr_txn_snap(u->t), target, &ino);
 	if (bad || r == -ENOENT || r == -ENOTDIR)
-		return *ret_why = "is a hard link to what the tar does not hold", -EINVAL;
+		return *ret_why = "is a hard link to what the tar does not hold", -EBADMSG;
 	if (r)
 		return r;
 	if (!ntr_dirent_get(ntr_txn_snap(u->t), dir, name, strlen(name), &there, &dtype) && there == ino)
@@ -352,7 +352,7 @@ static int add_top(struct untar *u, struct archive_entry *en, const char **ret_w
 	int r = read_found(u, en, &f, ret_why);
 
 	if (!r && !S_ISDIR(f.mode))
-		return *ret_why = "has no name", -EINVAL;
+		return *ret_why = "has no name", -EBADMSG;
 	return r ? r : update_dir(u, NTR_INO_ROOT, &f);
 }
 
@@ -363,7 +363,7 @@ static int add_clean(struct untar *u, struct archive_entry *en, char *path, cons
 	int r;
 
 	if (!*path)
-		return link ? (*ret_why = "has no name", -EINVAL) : add_top(u, en, ret_why);
+		return link ? (*ret_why = "has no name", -EBADMSG) : add_top(u, en, ret_why);
 	r = locate(u, path, &dir, &name);
 	if (r == -ENOTDIR)
 		*ret_why = "lies below what is no directory";

@@ -175,10 +175,10 @@ static int emit(const struct ntr_group *g, size_t from, size_t to, struct ntr_tr
 	return r;
 }
 
-/* Where the pieces of a group end. A group that fits is one piece. One that grew at the right edge is cut at 90 %,
- * because more of the kind follows; any other into even pieces, which leaves room for what comes between. A piece ends
- * behind the entry that fills its share, and before one that would make it too large: so none is empty, and only a
- * single entry makes a node above the target. */
+/* Where the pieces of a group end. A group that fits is one piece. One that grew at the right edge is cut at
+ * 90 %, because more of the kind follows; any other into even pieces, which leaves room for what comes
+ * between. A piece ends behind the entry that fills its share, and before one that would make it too large:
+ * so none is empty, and only a single entry makes a node above the target. */
 int ntr_group_pack(struct ntr_group *g, struct ntr_tree *t, struct ntr_kv_batch *b, struct ntr_group *up)
 {
 	size_t prefix = g->n ? group_prefix(g) : 0, total = g->weight - g->n * prefix;

@@ -25,15 +25,15 @@ ntr_setup()
 	cd "$TEST_DIR/work" || return
 }
 
-# Processes that belong to this test's store: the daemon and the supervisors carry its path.
+# Processes that belong to this test's store: the daemon, supervisors and what calls have left behind carry it in their
+# environment, and are in other sessions than the test itself.
 ntr_processes()
 {
-	local pid cmd
-	for pid in /proc/[0-9]*; do
-		cmd=$(tr '\0' ' ' 2>/dev/null <"$pid/cmdline") 2>/dev/null || continue
-		[[ $cmd == *ntrd*"$TEST_DIR"* || $cmd == *ntr-init*"$TEST_DIR"* ]] && echo "${pid#/proc/} $cmd"
-	done
-	return 0
+	local pid sid own
+	own=$(ps -o sid= -p $$)
+	grep -lzs "^NTR_STORE=$TEST_DIR/" /proc/[0-9]*/environ | while IFS=/ read -r _ _ pid _; do
+		sid=$(ps -o sid= -p "$pid") && [[ $sid != "$own" ]] && ps -o pid=,args= -p "$pid"
+	done || true
 }
 
 ntr_mounts()

@@ -16,6 +16,7 @@
 #include "base/util.h"
 #include "base/wire.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
@@ -428,6 +429,38 @@ static inline bool th_alive(pid_t pid)
 	close(fd);
 	p = strrchr(text, ')');
 	return p && p[2] != 'Z' && p[2] != 'X';
+}
+
+/* What a process holds: descriptors, and children (zombies too). */
+static inline int th_descriptors(pid_t pid)
+{
+	char path[64];
+	struct dirent *d;
+	DIR *dir;
+	int n = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/fd", pid);
+	dir = opendir(path);
+	if (!dir)
+		return -1;
+	while ((d = readdir(dir)))
+		n += d->d_name[0] != '.';
+	closedir(dir);
+	return n;
+}
+
+static inline int th_children(pid_t pid)
+{
+	ntr_autofree char *text = NULL;
+	char path[64];
+	int n = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
+	if (ntr_read_file(AT_FDCWD, path, 1 << 20, &text, NULL))
+		return -1;
+	for (const char *p = text; *p; p++)
+		n += *p == ' ';
+	return n;
 }
 
 /* Runs a test body for both kinds of users. */

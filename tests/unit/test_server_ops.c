@@ -59,6 +59,13 @@ static json_t *ask_fd(const char *text, int fd)
 	return m;
 }
 
+static void make(const char *name)
+{
+	ntr_autofree char *text = ntr_sprintf("{\"op\":\"new\",\"name\":\"%s\"}", name);
+
+	json_decref(ask(text));
+}
+
 static int temp_file(const char *content)
 {
 	char path[] = "/tmp/ntr-server-file-XXXXXX";
@@ -158,9 +165,10 @@ static void test_new(void **state)
 static void test_files(void **state)
 {
 	int out = temp_file("");
-	ntr_autojson json_t *new = ask("{\"op\":\"new\",\"name\":\"a\"}"), *cat = NULL, *ls = NULL;
+	ntr_autojson json_t *cat = NULL, *ls = NULL;
 
 	(void)state;
+	make("a");
 	put("a", "f", "hello\n");
 	cat = ask_fd("{\"op\":\"cat\",\"session\":\"a\",\"path\":\"/workspace/f\"}", out);
 	assert_int_equal(ntr_json_int(cat, "mode", 0), 0644);
@@ -176,11 +184,11 @@ static void test_files(void **state)
 
 static void test_history(void **state)
 {
-	ntr_autojson json_t *new = ask("{\"op\":\"new\",\"name\":\"a\"}"), *log = NULL, *one = NULL,
-	                    *show = NULL, *init = NULL, *st = NULL;
+	ntr_autojson json_t *log = NULL, *one = NULL, *show = NULL, *init = NULL, *st = NULL;
 	const json_t *top, *en;
 
 	(void)state;
+	make("a");
 	put("a", "f", "1\n");
 	put("a", "f", "1\n2\n");
 	log = rows("{\"op\":\"log\",\"session\":\"a\"}");
@@ -221,9 +229,9 @@ static void expect_diff(const char *text, bool differs, const char *want)
 
 static void test_diff(void **state)
 {
-	ntr_autojson json_t *new = ask("{\"op\":\"new\",\"name\":\"a\"}");
 
 	(void)state;
+	make("a");
 	put("a", "f", "1\n");
 	put("a", "g", "2\n");
 	put("a", "f", "1\n3\n");
@@ -246,9 +254,10 @@ static void test_diff(void **state)
 
 static void test_names(void **state)
 {
-	ntr_autojson json_t *new = ask("{\"op\":\"new\",\"name\":\"a\"}"), *rm = NULL, *list = NULL;
+	ntr_autojson json_t *rm = NULL, *list = NULL;
 
 	(void)state;
+	make("a");
 	json_decref(ask("{\"op\":\"rename\",\"old\":\"a\",\"new\":\"b\"}"));
 	sf_expect_error(conn, "{\"op\":\"rename\",\"old\":\"a\",\"new\":\"c\"}", "not-found");
 	sf_expect_error(conn, "{\"op\":\"rm\",\"name\":\"b\",\"inside\":\"b\"}", "busy");
@@ -297,7 +306,6 @@ static void test_daemon(void **state)
 /* The supervisor's program is missing: an error, and the session is as before. */
 static void test_no_supervisor(void **state)
 {
-	ntr_autojson json_t *new = ask("{\"op\":\"new\",\"name\":\"a\"}");
 	ntr_autojson json_t *req = json_loads(
 	        "{\"op\":\"run\",\"session\":\"a\",\"argv\":[\"true\"],\"env\":[],\"capture\":true}", 0,
 	        NULL);
@@ -305,6 +313,7 @@ static void test_no_supervisor(void **state)
 	int null = open("/dev/null", O_RDONLY);
 
 	(void)state;
+	make("a");
 	assert_int_equal(ntr_wire_send(conn, req, &null, 1), 0);
 	close(null);
 	started = sf_recv(conn);
@@ -371,7 +380,7 @@ static void test_any_request(void **state)
 
 	(void)state;
 	print_message("seed %u\n", seed);
-	json_decref(ask("{\"op\":\"new\",\"name\":\"a\"}"));
+	make("a");
 	put("a", "f", "x\n");
 	for (int i = 0; i < 3000; i++) {
 		ntr_autojson json_t *req = any_request(&seed);

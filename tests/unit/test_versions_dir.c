@@ -67,11 +67,17 @@ static void test_many(void **state)
 	/* a long stream pins no more than its share in the kernel */
 	assert_true(vfx_inodes(&f) <= NTR_VPLUS_MAX + 2);
 	assert_true(vfx_inodes(&f) > NTR_VPLUS_MAX / 2);
-	rewinddir(d);
-	uint64_t before = vfx_count(&f, NULL);
+	/* again from the kernel's cache, unless somebody has just dropped that */
+	bool cached = false;
 
-	assert_int_equal(mark_all(d, seen), MANY);
-	assert_int_equal(vfx_count(&f, NULL), before);
+	for (int i = 0; i < 5 && !cached; i++) {
+		uint64_t before = vfx_count(&f, NULL);
+
+		rewinddir(d);
+		assert_int_equal(mark_all(d, seen), MANY);
+		cached = vfx_count(&f, NULL) == before;
+	}
+	assert_true(cached);
 	closedir(d);
 	free(seen);
 }
