@@ -73,10 +73,21 @@ const char *ntr_err_reason(const struct ntr_err *e)
 	return e->code ? strerror(-e->code) : "no error";
 }
 
+/* Names in a message are other people's bytes: they must not break its line nor speak to the terminal. */
+static void defuse(char *s)
+{
+	for (; *s; s++)
+		if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			*s = '?';
+}
+
 void ntr_err_format(const struct ntr_err *e, char *buf, size_t size)
 {
+	if (!size)
+		return;
 	snprintf(buf, size, "%s: %s%s%s", e->what[0] ? e->what : "ntr", ntr_err_reason(e),
 	        e->todo[0] ? "; " : "", e->todo);
+	defuse(buf);
 }
 
 void ntr_err_print(const struct ntr_err *e)

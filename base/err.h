@@ -35,7 +35,8 @@ int ntr_err_default(struct ntr_err *e, int code, const char *fmt, ...) __attribu
 /* WHY of the error: its own text, else the errno's. Never NULL. */
 const char *ntr_err_reason(const struct ntr_err *e);
 
-/* Writes "WHAT: WHY; TODO" (no prefix, no newline) into buf, cut at size; always terminated. */
+/* Writes "WHAT: WHY; TODO" (no prefix, no newline; control characters as '?') into buf, cut at size; always
+ * terminated. */
 void ntr_err_format(const struct ntr_err *e, char *buf, size_t size);
 
 /* Prints "ntr: WHAT: WHY; TODO\n" to stderr. */

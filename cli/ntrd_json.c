@@ -53,10 +53,13 @@ static json_t *parents_json(struct ntr_ctl *ctl, const struct ntr_commit *c)
 /* The description first: what the store itself knows overrides it. */
 json_t *ntrd_row_commit(struct ntr_ctl *ctl, const struct ntr_commit *c)
 {
+	struct ntr_commit counted = *c;
+	int r = ntr_ctl_count(ctl, &counted);
 	ntr_autojson json_t *fixed = json_pack("{s:s,s:o,s:o,s:I,s:o,s:o,s:I,s:I,s:I}", "commit", c->hex,
 	        "parents", parents_json(ctl, c), "session", session_name(ctl, c->sid), "seq",
-	        (json_int_t)c->seq, "time", time_json(c->time_ns), "changes", ntrd_row_stats(&c->stats),
-	        "inodes", (json_int_t)c->inodes, "bytes", (json_int_t)c->bytes, "root", (json_int_t)c->root);
+	        (json_int_t)c->seq, "time", time_json(c->time_ns), "changes",
+	        r ? json_null() : ntrd_row_stats(&counted.stats), "inodes", (json_int_t)c->inodes, "bytes",
+	        (json_int_t)c->bytes, "root", (json_int_t)c->root);
 	ntr_autojson json_t *desc = c->desc ? json_loads(c->desc, JSON_ALLOW_NUL, NULL) : NULL;
 
 	if (!fixed)

@@ -17,10 +17,8 @@ struct origin {
 
 static void bad_root(struct ntrd_req *rq, const char *root)
 {
-	ntrd_arg_bad(rq,
-	        "'%.200s' cannot be the workspace's root: it must be an absolute path other than / without . "
-	        "and ..",
-	        root);
+	ntrd_arg_bad(rq, "'%.200s' cannot be the workspace's root", root);
+	ntr_err_todo(rq->e, "give an absolute path other than /, without '.' and '..'");
 }
 
 /* Without doubled and trailing slashes, so that it compares as text. */
@@ -99,8 +97,9 @@ static int new_imported(struct ntrd_req *rq, const char *name, struct ntr_sessio
 	so->desc = desc;
 	/* A taken name shows before a long import, not after it. */
 	if (!ntr_session_get(st, name, ret, NULL)) {
-		ntr_err_set(rq->e, -EEXIST, "make session %s", name);
-		return ntr_err_why(rq->e, "a session of that name exists");
+		ntr_err_set(rq->e, -EEXIST, "make session '%s'", name);
+		ntr_err_why(rq->e, "there is a session of that name");
+		return ntr_err_todo(rq->e, "choose another name, or remove that session first (`ntr rm %s`)", name);
 	}
 	r = ntr_session_blank(st, &txn, rq->e);
 	if (!r)

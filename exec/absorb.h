@@ -24,8 +24,6 @@ struct ntr_absorb_result {
 	bool racy;           /* some file changed while it was read; its inode carries NTR_INODE_RACY */
 	uint64_t entries;    /* upper entries looked at */
 	uint64_t bytes;      /* content read */
-	struct ntr_stats stats; /* paths created, modified, deleted against head (every path below a removed or new directory
-	                           counts; a directory whose entries or own times alone differ does not) */
 };
 
 /* Step 1, cheap: has anything changed since the last absorb (or, with an empty memo, is there anything at all)?

@@ -119,26 +119,26 @@ static int check_dir(struct check *c, struct ntr_dirs *dirs, struct ntr_mdir *d)
 	return r ? r : c->i != d->n;
 }
 
-static int check_root(struct check *c)
+static int check_root(struct check *c, const struct statx *sx)
 {
 	struct ntr_mdir *root = c->m->cur->root;
-	struct statx sx;
-	int r = ntr_statx_at(c->m->fd, "", &sx);
 
-	if (r || ntr_mstat_of(&sx).ctime == root->st.ctime)
-		return r;
-	return dir_attrs_changed(c, c->m->fd, "", root, &sx);
+	if (ntr_mstat_of(sx).ctime == root->st.ctime)
+		return 0;
+	return dir_attrs_changed(c, c->m->fd, "", root, sx);
 }
 
 int ntr_absorb_check(struct ntr_memo *m)
 {
 	struct check c = {.m = m};
 	struct ntr_dirs dirs;
-	int r = check_root(&c);
+	struct statx sx;
+	int r = ntr_statx_at(m->fd, "", &sx);
 
 	if (r)
 		return r;
-	ntr_dirs_init(&dirs, m->fd, m->cur->root);
+	ntr_dirs_init(&dirs, m->fd, m->cur->root); /* behind the look: it may lend the directory a mode */
+	r = check_root(&c, &sx);
 	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next)
 		r = check_dir(&c, &dirs, d);
 	ntr_dirs_done(&dirs);

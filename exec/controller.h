@@ -40,6 +40,9 @@ void ntr_ctl_tick(struct ntr_ctl *c);
 int ntr_ctl_resolve(struct ntr_ctl *c, const char *session, const char *rev, struct ntr_commit *ret,
         struct ntr_head *ret_head, struct ntr_err *e);
 
+/* What a commit changed: from its record, else counted now and noted there. */
+int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit);
+
 struct ntr_call_spec {
 	char *const *argv;  /* argv, or … */
 	const char *script; /* … a bash script of script_len bytes */

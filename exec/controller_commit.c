@@ -6,6 +6,8 @@
 
 enum { FOLD_BYTES = 256 << 20 };
 
+static const struct ntr_stats uncounted = {.created = NTR_STATS_UNKNOWN};
+
 /* 1: something may be worth a commit, 0: nothing, or negative errno. */
 static int anything_new(struct ntr_sess *s, struct ntr_err *e)
 {
@@ -55,7 +57,27 @@ static int commit_txn(struct ntr_sess *s, struct ntr_head *h, struct ntr_txn *tx
 		ntr_txn_abort(txn);
 		return ntr_err_set(e, -ENOMEM, "describe the commit");
 	}
-	return ntr_store_commit(s->ctl->store, h, txn, text, &res->stats, ret, e);
+	return ntr_store_commit(s->ctl->store, h, txn, text, &uncounted, ret, e);
+}
+
+int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit)
+{
+	struct ntr_commit parent = {0};
+	struct ntr_stats st = {0};
+	int r = 0;
+
+	if (commit->stats.created != NTR_STATS_UNKNOWN)
+		return 0;
+	if (commit->nparents)
+		r = ntr_commit_get(c->store, commit->parent[0], &parent, NULL);
+	if (!r)
+		r = ntr_diff_tally(c->store, parent.root, commit->root, &st);
+	ntr_commit_done(&parent);
+	if (r)
+		return r;
+	st.bytes_stored = commit->stats.bytes_stored;
+	commit->stats = st;
+	return ntr_commit_set_stats(c->store, commit, NULL);
 }
 
 void ntr_sess_note_size(struct ntr_sess *s)
@@ -103,6 +125,8 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, st
 		r = commit_txn(s, h, txn, desc, &res, ret, e);
 	if (!r) {
 		committed(s);
+		if (ret->id)
+			ntr_ctl_count(s->ctl, ret);
 		if (ret_racy)
 			*ret_racy = res.racy;
 		return 0;
@@ -127,7 +151,7 @@ int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *re
 /* One write makes the commit and takes the upper out of the record: absorbing it a second time cannot happen.
  */
 static int commit_dead(struct ntr_ctl *c, struct ntr_head *h, struct ntr_txn *txn, const char *tool,
-        const struct ntr_absorb_result *res, struct ntr_commit *ret, struct ntr_err *e)
+        struct ntr_commit *ret, struct ntr_err *e)
 {
 	ntr_autojson json_t *desc = json_pack("{s:s}", "tool", tool);
 	ntr_autofree char *text = desc ? json_dumps(desc, JSON_COMPACT) : NULL;
@@ -139,7 +163,7 @@ static int commit_dead(struct ntr_ctl *c, struct ntr_head *h, struct ntr_txn *tx
 		return ntr_err_set(e, -ENOMEM, "describe the commit");
 	}
 	next.upper = next.base_root = 0;
-	r = ntr_store_commit(c->store, &next, txn, text, &res->stats, ret, e);
+	r = ntr_store_commit(c->store, &next, txn, text, &uncounted, ret, e);
 	if (!r && ret->id)
 		*h = next;
 	return r;
@@ -171,7 +195,7 @@ int ntr_ctl_absorb_dead(
 	if (r)
 		ntr_txn_abort(txn);
 	else
-		r = commit_dead(c, h, txn, tool, &res, ret, e);
+		r = commit_dead(c, h, txn, tool, ret, e);
 	ntr_memo_free(memo);
 	if (r)
 		return ntr_err_default(e, r, "recover the work of session %s", h->name);

@@ -1,8 +1,8 @@
 /* ntr-init: the supervisor of one live session. It is the parent of everything that runs in it.
  *
- * A loop over the socket to ntrd and SIGCHLD; see initproto.h for what it is asked. It stays small because calls are
- * spawned from it: fork and exec out of a small process is what keeps a call at a millisecond. Its cwd is "/" and it
- * holds no descriptor in the view between requests, or the view could never be folded. */
+ * A loop over the socket to ntrd and SIGCHLD; see initproto.h for what it is asked. It stays small because
+ * calls are spawned from it: fork and exec out of a small process is what keeps a call at a millisecond. Its
+ * cwd is "/" and it holds no descriptor in the view between requests, or the view could never be folded. */
 #include "init.h"
 #include "initproto.h"
 
@@ -56,8 +56,8 @@ static const char *error_kind(int code)
 
 void ntr_init_error(struct ntr_init *in, uint64_t req, const struct ntr_err *e)
 {
-	json_t *err = json_pack("{s:o,s:o,s:o,s:i,s:s}", "what", ntr_json_text(e->what, strlen(e->what)), "why",
-	        ntr_json_text(ntr_err_reason(e), strlen(ntr_err_reason(e))), "todo",
+	json_t *err = json_pack("{s:o,s:o,s:o,s:i,s:s}", "what", ntr_json_text(e->what, strlen(e->what)),
+	        "why", ntr_json_text(ntr_err_reason(e), strlen(ntr_err_reason(e))), "todo",
 	        ntr_json_text(e->todo, strlen(e->todo)), "errno", -e->code, "kind", error_kind(e->code));
 
 	ntr_init_send(in, req, json_pack("{s:o}", "error", err), NULL, 0);
@@ -92,7 +92,8 @@ static void refuse(struct ntr_init *in, const struct ntr_initreq *rq, const char
 {
 	struct ntr_err e = {0};
 
-	ntr_err_set(&e, -EINVAL, "request '%.64s' to the session's supervisor", ntr_json_str(rq->msg, "op", ""));
+	ntr_err_set(
+	        &e, -EINVAL, "request '%.64s' to the session's supervisor", ntr_json_str(rq->msg, "op", ""));
 	ntr_err_why(&e, "%s", why);
 	ntr_init_error(in, rq->req, &e);
 }
@@ -255,7 +256,8 @@ int main(void)
 	struct ntr_init in = {.sock = -1, .sig_fd = -1, .upper_fd = -1, .pass_fd = -1};
 
 	if (begin(&in)) {
-		fputs("ntr-init: this is ntr's supervisor of a session; ntrd starts it, with a socket as descriptor 3\n",
+		fputs("ntr-init: this is ntr's supervisor of a session; ntrd starts it, with a socket as "
+		      "descriptor 3\n",
 		        stderr);
 		return 2;
 	}

@@ -1,5 +1,5 @@
-/* init: the parts of ntr-init, the supervisor of one live session. Single-threaded: one poll loop in init.c owns
- * everything; the other parts are called from it. The protocol is in initproto.h. */
+/* init: the parts of ntr-init, the supervisor of one live session. Single-threaded: one poll loop in init.c
+ * owns everything; the other parts are called from it. The protocol is in initproto.h. */
 #ifndef NTR_EXEC_INIT_H
 #define NTR_EXEC_INIT_H
 
@@ -20,8 +20,8 @@ struct ntr_initreq {
 	size_t nfds;
 };
 
-/* One call. It stays listed after its end while processes of it are alive (ended is true then), so that they can still
- * be told from those of other calls: its pid remains the id of their session. */
+/* One call. It stays listed after its end while processes of it are alive (ended is true then), so that they
+ * can still be told from those of other calls: its pid remains the id of their session. */
 struct ntr_initcall {
 	struct ntr_initcall *next;
 	uint64_t req;
@@ -83,7 +83,8 @@ struct ntr_init {
 };
 
 /* ---- init.c: answers. Failure to send means that ntrd is gone: the loop ends. ---- */
-void ntr_init_send(struct ntr_init *in, uint64_t req, json_t *msg, const int *fds, size_t nfds); /* takes msg */
+void ntr_init_send(
+        struct ntr_init *in, uint64_t req, json_t *msg, const int *fds, size_t nfds); /* takes msg */
 void ntr_init_ok(struct ntr_init *in, uint64_t req);
 void ntr_init_errno(struct ntr_init *in, uint64_t req, int code);
 void ntr_init_error(struct ntr_init *in, uint64_t req, const struct ntr_err *e);
@@ -100,7 +101,8 @@ void ntr_initcall_free(struct ntr_initcall *c);
 int ntr_wrap_open(const char *script, size_t len, int *ret_fd);
 /* Text for `bash -c TEXT bash` when that descriptor is number fd there. Fresh memory. */
 char *ntr_wrap_text(const char *script, int fd);
-/* {"cwd","umask","env"} out of it, or NULL when the script left none. began: the environment it was started with. */
+/* {"cwd","umask","env"} out of it, or NULL when the script left none. began: the environment it was started
+ * with. */
 json_t *ntr_wrap_state(int fd, size_t script_len, char *const *began);
 
 /* ---- init_proc.c ---- */
@@ -118,8 +120,8 @@ void ntr_init_forget(struct ntr_init *in);
 void ntr_init_kill(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_stop(struct ntr_init *in, struct ntr_initreq *rq);
 /* Begins a job. The descriptors (or -1) become the job's. */
-void ntr_initjob_start(struct ntr_init *in, enum ntr_initjob_kind kind, const struct ntr_initreq *rq, int mount_fd,
-        int upper_fd);
+void ntr_initjob_start(struct ntr_init *in, enum ntr_initjob_kind kind, const struct ntr_initreq *rq,
+        int mount_fd, int upper_fd);
 /* Moves all jobs on. Returns milliseconds until it wants to be called again, -1: nothing to do. */
 int ntr_init_jobs(struct ntr_init *in);
 /* Kills everything and waits for it, for at most wait_ms: the end of the supervisor. */
@@ -149,8 +151,8 @@ void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_serve(struct ntr_init *in, struct ntr_initreq *rq);
 bool ntr_inithelper_reaped(struct ntr_init *in, pid_t pid);
 bool ntr_inithelper_is(const struct ntr_init *in, pid_t pid);
-/* Helpers let go of the view, then take it again: needed around every change of the view. false: one has files open
- * (unless force). Resume in either case. */
+/* Helpers let go of the view, then take it again: needed around every change of the view. false: one has
+ * files open (unless force). Resume in either case. */
 bool ntr_inithelper_release(struct ntr_init *in, bool force);
 void ntr_inithelper_resume(struct ntr_init *in);
 /* Closes a descriptor where that may take long (the last use of a large overlay): in a child. */
@@ -158,9 +160,9 @@ void ntr_inithelper_close(struct ntr_init *in, int fd);
 void ntr_inithelper_end(struct ntr_init *in);
 
 /* ---- init_path.c, init_file.c ---- */
-/* Resolves path (relative to root, or absolute below wsroot) without leaving root, following symlinks that stay inside:
- * *ret is a path relative to root without symlinks ("." for root itself); the last component may not exist. follow: also
- * a symlink there. -EXDEV: it leads out. */
+/* Resolves path (relative to root, or absolute below wsroot) without leaving root, following symlinks that
+ * stay inside: *ret is a path relative to root without symlinks ("." for root itself); the last component may
+ * not exist. follow: also a symlink there. -EXDEV: it leads out. */
 int ntr_init_resolve(int root, const char *wsroot, const char *path, bool follow, char **ret);
 void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_pathop(struct ntr_init *in, struct ntr_initreq *rq);

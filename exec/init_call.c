@@ -1,8 +1,8 @@
 /* init_call: spawning a call and reporting its end.
  *
- * vfork: the parent sleeps until the child has executed its program, so the child may use the parent's memory (it reports
- * through it what became of the cwd), and no page table is copied. All signals stay blocked meanwhile; dispositions are the
- * defaults already (init.c). */
+ * vfork: the parent sleeps until the child has executed its program, so the child may use the parent's memory
+ * (it reports through it what became of the cwd), and no page table is copied. All signals stay blocked
+ * meanwhile; dispositions are the defaults already (init.c). */
 #include "init.h"
 
 #include <errno.h>
@@ -289,14 +289,15 @@ static void report_end(struct ntr_init *in, struct ntr_initcall *c, int status)
 	ntr_closep(&c->state_fd);
 	c->state_fd = -1;
 	c->ended = true;
-	m = json_pack("{s:i,s:i,s:o,s:I}", "code", sig ? 128 + sig : WEXITSTATUS(status), "signal", sig, "state",
-	        state ? state : json_null(), "background", (json_int_t)ntr_init_background(in));
+	m = json_pack("{s:i,s:i,s:o,s:I}", "code", sig ? 128 + sig : WEXITSTATUS(status), "signal", sig,
+	        "state", state ? state : json_null(), "background", (json_int_t)ntr_init_background(in));
 	if (m && c->cwd_gone)
 		json_object_set_new(m, "cwd_gone", json_true());
 	ntr_init_send(in, c->req, m, NULL, 0);
 }
 
-/* After a scan: an ended call without processes is needed no more (and its pid may be given to another process). */
+/* After a scan: an ended call without processes is needed no more (and its pid may be given to another
+ * process). */
 static void drop_ended(struct ntr_init *in)
 {
 	for (struct ntr_initcall **p = &in->calls, *c; (c = *p);) {

@@ -1,4 +1,5 @@
-/* init_file: single operations on files of the view, for put, cat, ls and the like. Nothing stays open here. */
+/* init_file: single operations on files of the view, for put, cat, ls and the like. Nothing stays open here.
+ */
 #include "init.h"
 
 #include <errno.h>
@@ -126,7 +127,8 @@ static int move(const struct ntr_init *in, int root, const struct place *from, c
 	return renameat(from->dir, from->name, dest.dir, dest.name) ? -errno : 0;
 }
 
-static int do_pathop(const struct ntr_init *in, const char *kind, const char *path, const char *to, mode_t mode)
+static int do_pathop(
+        const struct ntr_init *in, const char *kind, const char *path, const char *to, mode_t mode)
 {
 	ntr_autoclose int root = open_root(in);
 	ntr_auto(place_done) struct place p = {.dir = -1};

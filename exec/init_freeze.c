@@ -1,15 +1,14 @@
 /* init_freeze: all processes of the session stand still, so that a commit is one point in time.
  *
- * Order matters to shells: a parent is stopped before its children and continued after them. Otherwise it could see a
- * child as stopped and take it for a job that was suspended. */
+ * Order matters to shells: a parent stands still before its children are stopped, and is continued after
+ * them. Otherwise it could see a child as stopped and take it for a job that was suspended. */
 #include "init.h"
 
-#include <sched.h>
 #include <signal.h>
 
-/* A process that waits in the kernel (a disk, a vfork) cannot run code of its own before it stops, so after this many looks
- * it counts as standing still. */
-enum { LOOKS_ASLEEP = 20, LOOKS_MAX = 500, LOOK_US = 1000 };
+/* A process that waits in the kernel (a disk, a vfork) cannot run code of its own before it stops, so after
+ * this many looks it counts as standing still. */
+enum { LOOKS_ASLEEP = 20, LOOKS_MAX = 500, LOOKS_QUICK = 20, QUICK_US = 50, LOOK_US = 1000 };
 
 static bool is_frozen(const struct ntr_init *in, const struct ntr_proc *p)
 {
@@ -24,7 +23,19 @@ static bool stands(const struct ntr_proc *p)
 	return p->state == 'T' || p->state == 't' || p->state == 'Z' || p->state == 'X';
 }
 
-/* One look: stops what runs. Returns how many do not stand still yet; *ret_awake: those that are not asleep in the kernel. */
+/* May its children be stopped? A parent that sleeps in the kernel may wait for just that (vfork). */
+static bool parent_held(const struct ntr_proclist *l, size_t i)
+{
+	pid_t parent = l->v[i].ppid;
+
+	while (i-- > 0)
+		if (l->v[i].pid == parent)
+			return stands(&l->v[i]) || l->v[i].state == 'D';
+	return true; /* ntr-init's own child */
+}
+
+/* One look: stops what runs. Returns how many do not stand still yet; *ret_awake: those that are not asleep
+ * in the kernel. */
 static unsigned stop_running(struct ntr_init *in, unsigned *ret_awake)
 {
 	struct ntr_proclist l = {0};
@@ -39,11 +50,14 @@ static unsigned stop_running(struct ntr_init *in, unsigned *ret_awake)
 		if (stands(p))
 			continue;
 		moving++;
-		if (!is_frozen(in, p)) {
+		if (!parent_held(&l, i)) {
+			++*ret_awake;
+		} else if (!is_frozen(in, p)) {
 			if (ntr_proclist_add(&in->frozen, p) || kill(p->pid, SIGSTOP))
 				continue;
 			++*ret_awake;
 		} else if (p->state != 'D') {
+			kill(p->pid, SIGSTOP); /* should somebody have continued it */
 			++*ret_awake;
 		}
 	}
@@ -57,12 +71,9 @@ unsigned ntr_init_freeze(struct ntr_init *in)
 
 	for (int i = 0; i < LOOKS_MAX && stop_running(in, &awake); i++) {
 		asleep = awake ? 0 : asleep + 1;
-		if (asleep > LOOKS_ASLEEP)
+		if (asleep > LOOKS_ASLEEP + LOOKS_QUICK)
 			break;
-		if (i)
-			usleep(LOOK_US);
-		else
-			sched_yield();
+		usleep(i < LOOKS_QUICK ? QUICK_US : LOOK_US);
 	}
 	return (unsigned)in->frozen.n - before;
 }

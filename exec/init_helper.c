@@ -1,7 +1,8 @@
 /* init_helper: children of ntr-init's own.
  *
- * A pass-through (ntr-pass) serves the view on an open fuse descriptor. It has to hold descriptors in the view, so it is
- * told to let go of them around every change of the view, one datagram each way on its control socket:
+ * A pass-through (ntr-pass) serves the view on an open fuse descriptor. It has to hold descriptors in the
+ * view, so it is told to let go of them around every change of the view, one datagram each way on its control
+ * socket:
  *
  *     'R' let go, unless files are open there  -> 'r' done, 'b' files are open
  *     'F' let go whatever is open              -> 'r'

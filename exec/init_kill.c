@@ -1,6 +1,6 @@
-/* init_kill: ending processes. A job asks first (SIGTERM) when it has a grace, then kills, again and again until a walk of
- * the tree finds nothing in its scope: a process may fork while it is being looked at, and one that is deep in the
- * kernel takes its time. */
+/* init_kill: ending processes. A job asks first (SIGTERM) when it has a grace, then kills, again and again
+ * until a walk of the tree finds nothing in its scope: a process may fork while it is being looked at, and
+ * one that is deep in the kernel takes its time. */
 #include "init.h"
 
 #include <errno.h>
@@ -51,8 +51,8 @@ static bool note(struct ntr_pidset **set, const struct ntr_proc *p)
 	return true;
 }
 
-/* Signals what is in the job's scope. Returns how many are left: a zombie counts while it is ours to collect, so that a
- * call's end is reported before the end of its killing. */
+/* Signals what is in the job's scope. Returns how many are left: a zombie counts while it is ours to collect,
+ * so that a call's end is reported before the end of its killing. */
 static unsigned hit_all(struct ntr_init *in, struct ntr_initjob *j, bool hard)
 {
 	struct ntr_proclist l = {0};
@@ -111,7 +111,8 @@ int ntr_init_jobs(struct ntr_init *in)
 		uint64_t now = ntr_mono_ns();
 
 		if (hit_all(in, j, now >= j->kill_at)) {
-			/* SIGTERM's effect is seen at the next SIGCHLD or look; then no later than the deadline. */
+			/* SIGTERM's effect is seen at the next SIGCHLD or look; then no later than the
+			 * deadline. */
 			wait = TICK_MS;
 			p = &j->next;
 			continue;

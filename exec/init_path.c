@@ -1,8 +1,9 @@
 /* init_path: a path inside the view, made free of symlinks without ever leaving the view.
  *
- * The kernel's RESOLVE_BENEATH refuses absolute symlinks also where they lead back inside, which is common (a link to
- * /workspace/x). So symlinks are followed here, by text, over the components that are known to be none; the caller opens
- * the result with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, which turns any race into an error. */
+ * The kernel's RESOLVE_BENEATH refuses absolute symlinks also where they lead back inside, which is common (a
+ * link to /workspace/x). So symlinks are followed here, by text, over the components that are known to be
+ * none; the caller opens the result with RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS, which turns any race into an
+ * error. */
 #include "init.h"
 
 #include <errno.h>

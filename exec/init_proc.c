@@ -1,11 +1,13 @@
 /* init_proc: which processes are the session's, and which call each belongs to.
  *
- * ntr-init is a child subreaper, so the session is exactly its descendants; an orphan becomes its own child. They are
- * walked through /proc/PID/task/TID/children (where the kernel has it, else through every process's parent).
+ * ntr-init is a child subreaper, so the session is exactly its descendants; an orphan becomes its own child.
+ * They are walked through /proc/PID/task/TID/children (where the kernel has it, else through every process's
+ * parent).
  *
- * A descendant belongs to the call of its topmost ancestor below ntr-init. For that one: the main process of a call; else
- * what an earlier scan found (pid and start time); else the terminal session or process group it still is in, which is
- * the call's pid; else NTR_CALL of its environment, for those that left all that behind between two scans. */
+ * A descendant belongs to the call of its topmost ancestor below ntr-init. For that one: the main process of
+ * a call; else what an earlier scan found (pid and start time); else the terminal session or process group it
+ * still is in, which is the call's pid; else NTR_CALL of its environment, for those that left all that behind
+ * between two scans. */
 #include "init.h"
 
 #include <ctype.h>
@@ -64,8 +66,9 @@ int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
 	buf[n] = '\0';
 	p = strrchr(buf, ')'); /* the name before may hold anything */
 	*ret = (struct ntr_proc){.pid = pid};
-	if (!p || sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu", &ret->state,
-	                  &ppid, &pgid, &sid, &start) != 5)
+	if (!p ||
+	        sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
+	                &ret->state, &ppid, &pgid, &sid, &start) != 5)
 		return -ESRCH;
 	ret->ppid = ppid;
 	ret->pgid = pgid;
@@ -162,7 +165,8 @@ static int walk_all(struct ntr_proclist *l)
 	for (size_t before = SIZE_MAX; !r && before != l->n;) {
 		before = l->n;
 		for (size_t i = 0; !r && i < all.n; i++)
-			if ((all.v[i].ppid == getpid() || listed(l, all.v[i].ppid)) && !listed(l, all.v[i].pid))
+			if ((all.v[i].ppid == getpid() || listed(l, all.v[i].ppid)) &&
+			        !listed(l, all.v[i].pid))
 				r = ntr_proclist_add(l, &all.v[i]);
 	}
 	ntr_proclist_done(&all);

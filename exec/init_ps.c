@@ -105,7 +105,8 @@ static char *mapped_path(const struct ntr_init *in, char *line)
 	char perms[5] = "";
 	int at = 0;
 
-	if (sscanf(line, "%*s %4s %*s %*s %*s %n", perms, &at) != 1 || !at || perms[1] != 'w' || perms[3] != 's')
+	if (sscanf(line, "%*s %4s %*s %*s %*s %n", perms, &at) != 1 || !at || perms[1] != 'w' ||
+	        perms[3] != 's')
 		return NULL;
 	line += at;
 	if (strncmp(line, in->wsroot, root) || line[root] != '/')
@@ -114,8 +115,8 @@ static char *mapped_path(const struct ntr_init *in, char *line)
 	return line + root + 1;
 }
 
-/* The pages belong to the file in upper (overlayfs maps the real file), so that is the one to write back. The call waits:
- * pages are clean afterwards, and the next store into one faults and moves the file's times. */
+/* The pages belong to the file in upper (overlayfs maps the real file), so that is the one to write back. The
+ * call waits: pages are clean afterwards, and the next store into one faults and moves the file's times. */
 static void write_back(const struct ntr_init *in, const char *path)
 {
 	ntr_autoclose int fd = openat(in->upper_fd, path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);

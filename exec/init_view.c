@@ -68,8 +68,9 @@ void ntr_init_start(struct ntr_init *in, struct ntr_initreq *rq)
 
 /* ---- replacing ---- */
 
-/* Without MOVE_MOUNT_BENEATH (before 6.5; or where the view's parent is the namespace's first root) there is a moment
- * without a view, so nothing may run. A spare of the old one goes back if the new one does not fit. */
+/* Without MOVE_MOUNT_BENEATH (before 6.5; or where the view's parent is the namespace's first root) there is
+ * a moment without a view, so nothing may run. A spare of the old one goes back if the new one does not fit.
+ */
 static int replace_in_turn(struct ntr_init *in, int mount, struct ntr_err *e)
 {
 	ntr_autoclose int spare = -1;
@@ -85,8 +86,8 @@ static int replace_in_turn(struct ntr_init *in, int mount, struct ntr_err *e)
 	return r;
 }
 
-/* The old mount is held until a child lets go of it: the last one to do so waits for the whole overlay to be taken
- * apart, which with 50,000 cached entries lasts a second. */
+/* The old mount is held until a child lets go of it: the last one to do so waits for the whole overlay to be
+ * taken apart, which with 50,000 cached entries lasts a second. */
 static int replace(struct ntr_init *in, int mount, struct ntr_err *e)
 {
 	ntr_autoclose int old = open(in->wsroot, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -104,8 +105,8 @@ static int replace(struct ntr_init *in, int mount, struct ntr_err *e)
 	return r;
 }
 
-/* The check and the exchange happen while every process stands still: between them nobody can step into the old view,
- * where what he writes would be lost. 1: busy. */
+/* The check and the exchange happen while every process stands still: between them nobody can step into the
+ * old view, where what he writes would be lost. 1: busy. */
 static int fold_view(struct ntr_init *in, int mount, struct ntr_err *e)
 {
 	bool frozen_before = in->frozen.n > 0;

@@ -1,24 +1,29 @@
 /* init_wrap: bash for one script, and the state that it leaves.
  *
- * The script travels in a memfd (it may be larger than an argument may be) which bash gets as a high descriptor, N, and
- * evaluates on line 1 of the wrapper, so that line numbers in messages are the script's own. At the end the state is
- * appended to the same memfd, with builtins only: umask, cwd, NUL, `declare -px`, NUL.
+ * The script travels in a memfd (it may be larger than an argument may be) which bash gets as a high
+ * descriptor, N, and evaluates on line 1 of the wrapper, so that line numbers in messages are the script's
+ * own. At the end the state is appended to the same memfd, with builtins only: umask, cwd, NUL, `declare
+ * -px`, NUL.
  *
- * Where N goes: the eval runs inside { …; } N>&-. bash then keeps N as a close-on-exec copy (the first free number from
- * 10), closes N itself, and puts it back when the group ends or `exit` leaves it; after a fatal signal it does not, so
- * the state function also looks at 10. Commands of the script thus never see the descriptor. As a script may use those
- * numbers itself, the memfd carries mode bits that no other file has (sticky), and is written to only if it has them.
+ * Where N goes: the eval runs inside { …; } N>&-. bash then keeps N as a close-on-exec copy (the first free
+ * number from 10), closes N itself, and puts it back when the group ends or `exit` leaves it; after a fatal
+ * signal it does not, so the state function also looks at 10. Commands of the script thus never see the
+ * descriptor. As a script may use those numbers itself, the memfd carries mode bits that no other file has
+ * (sticky), and is written to only if it has them.
  *
- * When: in an EXIT trap, which bash also runs after `exit`, set -e, set -u and SIGTERM; only in the main shell. A script that
- * sets an EXIT trap of its own would replace it, so scripts that may do so (they hold "trap" together with "exit" or a 0)
- * get a function `trap`, which adds the state to the script's trap, before it and again behind it, and keeps `trap -p`
- * honest. Being a function, it has to make up for what bash does with the pseudo-signals in one: RETURN and DEBUG would
- * fire for itself, and resetting ERR, DEBUG or RETURN would be undone at its end (ignoring them is not). Where a sourced file replaces the
- * trap instead, the state is still taken if the script comes to its end.
+ * When: in an EXIT trap, which bash also runs after `exit`, set -e, set -u and SIGTERM; only in the main
+ * shell. A script that sets an EXIT trap of its own would replace it, so scripts that may do so (they hold
+ * "trap" together with "exit" or a 0) get a function `trap`, which adds the state to the script's trap,
+ * before it and again behind it, and keeps `trap -p` honest. Being a function, it has to make up for what
+ * bash does with the pseudo-signals in one: RETURN and DEBUG would fire for itself, and resetting ERR, DEBUG
+ * or RETURN would be undone at its end (ignoring them is not). Where a sourced file replaces the trap
+ * instead, the state is still taken if the script comes to its end.
  *
- * Known limits: `exec CMD` leaves no state; syntax errors say "eval:" where bash -c says "-c:"; set -x shows one more
+ * Known limits: `exec CMD` leaves no state; syntax errors say "eval:" where bash -c says "-c:"; set -x shows
+ * one more
  * "+"; a
- * script that closes descriptor 10 loses the state and sees one message about it; in posix mode `trap` cannot be a function, so an EXIT trap there costs the state when `exit` ends the script. */
+ * script that closes descriptor 10 loses the state and sees one message about it; in posix mode `trap` cannot
+ * be a function, so an EXIT trap there costs the state when `exit` ends the script. */
 #include "init.h"
 
 #include "../base/buf.h"
@@ -33,11 +38,13 @@ enum { STATE_MAX = 64 << 20, MEMFD_MODE = S_ISVTX | 0600 };
 
 /* ---- the wrapper's text: one line; @ stands for N ---- */
 
-#define OUT "{ builtin umask; builtin pwd; builtin printf '\\0'; builtin declare -px; builtin printf '\\0'; } >&"
+#define OUT                                                                                                 \
+	"{ builtin umask; builtin pwd; builtin printf '\\0'; builtin declare -px; builtin printf '\\0'; } " \
+	">&"
 #define QUIET " >/dev/null 2>&1"
 
-/* $2 set: write although a state was taken when the script came to its end. Its own status is the script's, so that a
- * trap behind it sees the right $?; the callers keep it from being taken for a failure. */
+/* $2 set: write although a state was taken when the script came to its end. Its own status is the script's,
+ * so that a trap behind it sees the right $?; the callers keep it from being taken for a failure. */
 static const char text_state[] =
         "builtin mapfile -d '' -t -u @ BASH_EXECUTION_STRING; "
         "__ntr_state() { builtin local -; builtin set +aeuvx; "
@@ -145,11 +152,12 @@ static void ansi_escape(const char **p, struct ntr_buf *out)
 		++*p;
 		ntr_buf_byte(out, (uint8_t)digits(p, 16, 2));
 	} else if (**p) {
-		ntr_buf_byte(out, (uint8_t)*(*p)++);
+		ntr_buf_byte(out, (uint8_t) * (*p)++);
 	}
 }
 
-/* A word as bash prints it back: any mix of "…", '…', $'…' and plain characters; up to a newline outside quotes. */
+/* A word as bash prints it back: any mix of "…", '…', $'…' and plain characters; up to a newline outside
+ * quotes. */
 static int read_word(const char **pp, struct ntr_buf *out)
 {
 	const char *p = *pp;
@@ -185,8 +193,8 @@ static bool is_name(const char *s, size_t n)
 	return n > 0;
 }
 
-/* "declare -x NAME=VALUE" (posix mode: "export NAME=VALUE"), p at its begin. Variables without a value are not in the
- * environment of any command, arrays are never exported. */
+/* "declare -x NAME=VALUE" (posix mode: "export NAME=VALUE"), p at its begin. Variables without a value are
+ * not in the environment of any command, arrays are never exported. */
 static int read_line(const char **pp, json_t *env)
 {
 	ntr_auto(ntr_buf_done) struct ntr_buf b = {0};
@@ -215,7 +223,8 @@ static int read_line(const char **pp, json_t *env)
 	return json_array_append_new(env, ntr_json_bytes(b.data, b.len)) ? -ENOMEM : 0;
 }
 
-/* Names that are no shell variables (exported functions among them) pass through bash unseen and unchanged. */
+/* Names that are no shell variables (exported functions among them) pass through bash unseen and unchanged.
+ */
 static int add_unseen(char *const *began, json_t *env)
 {
 	for (; began && *began; began++) {

@@ -1,9 +1,10 @@
 /* ntr-pass: shows a session's live view on a fuse descriptor that an ordinary user has mounted outside.
  *
- * It runs in the session's namespaces as the user and does every request on the view itself, so what it shows is what
- * the session sees: nothing is cached by time. One thread: the view is as fast as its slowest request, and order is
- * simple. It is started by ntr-init with three descriptors (pass.h) and obeys its control socket (init_helper.c), which has
- * precedence over requests, because the view can only be replaced while nobody holds it. */
+ * It runs in the session's namespaces as the user and does every request on the view itself, so what it shows
+ * is what the session sees: nothing is cached by time. One thread: the view is as fast as its slowest
+ * request, and order is simple. It is started by ntr-init with three descriptors (pass.h) and obeys its
+ * control socket (init_helper.c), which has precedence over requests, because the view can only be replaced
+ * while nobody holds it. */
 #include "pass.h"
 #include "pass_impl.h"
 
@@ -155,8 +156,9 @@ int main(void)
 	int r = prepare();
 
 	if (r) {
-		fprintf(stderr, "ntr-pass: descriptor %d has to be an open fuse device and %d a directory (%s); "
-		                "ntr-init starts it\n",
+		fprintf(stderr,
+		        "ntr-pass: descriptor %d has to be an open fuse device and %d a directory (%s); "
+		        "ntr-init starts it\n",
 		        NTR_PASS_FUSE, NTR_PASS_VIEW, strerror(-r));
 		return 2;
 	}

@@ -49,9 +49,11 @@ static int apply(int file, const char *link, const struct stat *st, int valid)
 		if (file >= 0 ? fchown(file, uid, gid) : chown(link, uid, gid))
 			return -errno;
 	}
-	if (valid & FUSE_SET_ATTR_SIZE && (file >= 0 ? ftruncate(file, st->st_size) : truncate(link, st->st_size)))
+	if (valid & FUSE_SET_ATTR_SIZE &&
+	        (file >= 0 ? ftruncate(file, st->st_size) : truncate(link, st->st_size)))
 		return -errno;
-	if (valid & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW | FUSE_SET_ATTR_MTIME_NOW)) {
+	if (valid & (FUSE_SET_ATTR_ATIME | FUSE_SET_ATTR_MTIME | FUSE_SET_ATTR_ATIME_NOW |
+	                    FUSE_SET_ATTR_MTIME_NOW)) {
 		wanted_times(st, valid, ts);
 		if (file >= 0 ? futimens(file, ts) : utimensat(AT_FDCWD, link, ts, 0))
 			return -errno;
@@ -151,7 +153,8 @@ static void op_setxattr(
 	if (fd < 0)
 		fuse_reply_err(req, -fd);
 	else
-		fuse_reply_err(req, setxattr(ntr_pinode_link(fd, link), name, value, size, flags) ? errno : 0);
+		fuse_reply_err(
+		        req, setxattr(ntr_pinode_link(fd, link), name, value, size, flags) ? errno : 0);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)

@@ -1,5 +1,6 @@
-/* pass_file: open files. Data is cached by the kernel only as far as it checks it: with attributes never cached, each read
- * asks for size and mtime first and drops pages that are older. Locks stay with the kernel. */
+/* pass_file: open files. Data is cached by the kernel only as far as it checks it: with attributes never
+ * cached, each read asks for size and mtime first and drops pages that are older. Locks stay with the kernel.
+ */
 #include "pass_impl.h"
 
 #include <dirent.h>
@@ -11,8 +12,8 @@
 
 struct pfile {
 	struct pfile *next, **at;
-	int fd;   /* -1: dropped */
-	DIR *dir; /* a directory's stream, else NULL; owns fd */
+	int fd;               /* -1: dropped */
+	DIR *dir;             /* a directory's stream, else NULL; owns fd */
 	struct dirent *entry; /* read from dir, not yet sent */
 	off_t pos;
 };
@@ -89,8 +90,8 @@ int ntr_pfile_fd(const struct fuse_file_info *fi)
 
 /* ---- open ---- */
 
-/* O_APPEND is done write by write (a page written back through such a descriptor would go to the end of the file), and
- * O_DIRECT would ask for aligned buffers. */
+/* O_APPEND is done write by write (a page written back through such a descriptor would go to the end of the
+ * file), and O_DIRECT would ask for aligned buffers. */
 static int lower_flags(const struct fuse_file_info *fi)
 {
 	return (fi->flags & ~(O_APPEND | O_DIRECT | O_NOFOLLOW | O_CREAT | O_EXCL)) | O_CLOEXEC;
@@ -126,7 +127,8 @@ static void op_create(
 	struct fuse_entry_param e;
 	struct pfile *f = NULL;
 
-	if (!r && (fd = openat(dir, name, lower_flags(fi) | O_CREAT | (fi->flags & O_EXCL) | O_NOFOLLOW, mode)) < 0)
+	if (!r && (fd = openat(dir, name, lower_flags(fi) | O_CREAT | (fi->flags & O_EXCL) | O_NOFOLLOW,
+	                   mode)) < 0)
 		r = -errno;
 	if (!r && !(f = add(fd)))
 		r = -ENOMEM;
@@ -303,9 +305,10 @@ static bool is_dots(const char *name)
 	return name[0] == '.' && (!name[1] || (name[1] == '.' && !name[2]));
 }
 
-/* Adds one entry; returns its size, larger than room if it did not fit, or negative errno. plus: with its attributes, which
- * the kernel then holds a reference for (not for "." and ".."). */
-static ssize_t add_entry(fuse_req_t req, fuse_ino_t ino, const struct dirent *d, char *buf, size_t room, bool plus)
+/* Adds one entry; returns its size, larger than room if it did not fit, or negative errno. plus: with its
+ * attributes, which the kernel then holds a reference for (not for "." and ".."). */
+static ssize_t add_entry(
+        fuse_req_t req, fuse_ino_t ino, const struct dirent *d, char *buf, size_t room, bool plus)
 {
 	struct fuse_entry_param e = {.attr = {.st_ino = d->d_ino, .st_mode = DTTOIF(d->d_type)}};
 	size_t n;

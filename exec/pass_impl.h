@@ -10,8 +10,8 @@
 
 /* ---- pass_inode.c: what the kernel knows by number ---- */
 
-/* Where a file was last seen is kept besides its descriptor, so that descriptors can be closed (too many, or the view is
- * to be replaced) and opened again. */
+/* Where a file was last seen is kept besides its descriptor, so that descriptors can be closed (too many, or
+ * the view is to be replaced) and opened again. */
 struct ntr_pkey {
 	dev_t dev;
 	ino_t ino;
@@ -20,10 +20,10 @@ struct ntr_pkey {
 
 struct ntr_pinode {
 	struct ntr_pkey key;
-	int fd;                  /* O_PATH, or -1 */
-	unsigned gen;            /* of the view that key belongs to */
-	uint64_t lookups;        /* the kernel's references */
-	uint64_t children;       /* inodes whose parent this is */
+	int fd;                    /* O_PATH, or -1 */
+	unsigned gen;              /* of the view that key belongs to */
+	uint64_t lookups;          /* the kernel's references */
+	uint64_t children;         /* inodes whose parent this is */
 	struct ntr_pinode *parent; /* NULL: the root */
 	char *name;
 	struct ntr_pinode *older, *newer; /* those with a descriptor, by use */
@@ -33,9 +33,11 @@ struct ntr_pinode {
 
 /* limit: descriptors to hold at most. view_fd becomes the table's. */
 int ntr_pinode_setup(int view_fd, size_t limit);
-/* A descriptor for a nodeid, valid until the next call; or negative errno (-ESTALE: what was there is gone). */
+/* A descriptor for a nodeid, valid until the next call; or negative errno (-ESTALE: what was there is gone).
+ */
 int ntr_pinode_fd(fuse_ino_t id);
-/* Looks name up and fills e (without timeouts: nothing is cached), taking one reference. 0 or negative errno. */
+/* Looks name up and fills e (without timeouts: nothing is cached), taking one reference. 0 or negative errno.
+ */
 int ntr_pinode_lookup(fuse_ino_t parent, const char *name, struct fuse_entry_param *e);
 void ntr_pinode_forget(fuse_ino_t id, uint64_t n);
 /* name in parent has become another file: descriptions of where files are follow. */

@@ -177,8 +177,8 @@ static int place(struct ntr_pinode *i, struct ntr_pinode *parent, const char *na
 }
 
 /* fd becomes the table's. */
-static int find_or_add(struct ntr_pinode *parent, const char *name, int fd, const struct stat *st,
-        struct ntr_pinode **ret)
+static int find_or_add(
+        struct ntr_pinode *parent, const char *name, int fd, const struct stat *st, struct ntr_pinode **ret)
 {
 	struct ntr_pkey key = key_of(st);
 	struct ntr_pinode *i;
@@ -266,8 +266,8 @@ void ntr_pinode_release(void)
 	drop_fd(&t.root);
 }
 
-/* Keys of the old view name nothing any more, and its device number may come back: each is made anew when the file is
- * opened again. */
+/* Keys of the old view name nothing any more, and its device number may come back: each is made anew when the
+ * file is opened again. */
 void ntr_pinode_resume(int view_fd)
 {
 	struct ntr_pinode *i, *next;

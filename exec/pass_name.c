@@ -75,7 +75,8 @@ static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, co
 		reply_made(req, parent, name, symlinkat(target, dir, name));
 }
 
-/* Two descriptors of the table at once: the second look-up might close the first one, so that one is copied. */
+/* Two descriptors of the table at once: the second look-up might close the first one, so that one is copied.
+ */
 static int two_fds(fuse_ino_t a, fuse_ino_t b, int *ret_a, int *ret_b)
 {
 	int fd = ntr_pinode_fd(a);

@@ -1,10 +1,11 @@
 /* view: namespaces and the overlay.
  *
- * Two mount namespaces are kept. The inner one is where the session's processes live, with the view at wsroot. The outer
- * one is a private copy of what the supervisor was started in and never changes: overlays are built there. Two reasons:
- * overlayfs takes its layers only from the builder's own mount namespace (so descriptors that the daemon opened have to
- * be opened again, by the path they have), and in the inner one the view may cover the very folders that hold the store
- * (wsroot above the store). A mount that was built in one namespace and is not attached yet can be attached in the other. */
+ * Two mount namespaces are kept. The inner one is where the session's processes live, with the view at
+ * wsroot. The outer one is a private copy of what the supervisor was started in and never changes: overlays
+ * are built there. Two reasons: overlayfs takes its layers only from the builder's own mount namespace (so
+ * descriptors that the daemon opened have to be opened again, by the path they have), and in the inner one
+ * the view may cover the very folders that hold the store (wsroot above the store). A mount that was built in
+ * one namespace and is not attached yet can be attached in the other. */
 #include "view.h"
 #include "../base/util.h"
 
@@ -39,9 +40,11 @@ static int userns_error(struct ntr_err *e, int code, const char *step)
 {
 	ntr_err_set(e, code, "enter a user namespace (%s)", step);
 	if (code == -ENOSPC || code == -EUSERS || sysctl_is("/proc/sys/user/max_user_namespaces", '0')) {
-		ntr_err_why(e, "this host's limit on user namespaces is reached or 0 (user.max_user_namespaces, "
-			       "user.max_mnt_namespaces)");
-		return ntr_err_todo(e, "raise it: sudo sysctl -w user.max_user_namespaces=15000 user.max_mnt_namespaces=15000");
+		ntr_err_why(e,
+		        "this host's limit on user namespaces is reached or 0 (user.max_user_namespaces, "
+		        "user.max_mnt_namespaces)");
+		return ntr_err_todo(e, "raise it: sudo sysctl -w user.max_user_namespaces=15000 "
+		                       "user.max_mnt_namespaces=15000");
 	}
 	if (code == -EINVAL || code == -ENOSYS) {
 		ntr_err_why(e, "this kernel has no user namespaces (CONFIG_USER_NS)");
@@ -50,18 +53,21 @@ static int userns_error(struct ntr_err *e, int code, const char *step)
 	if (code != -EPERM && code != -EACCES)
 		return code;
 	if (sysctl_is("/proc/sys/kernel/unprivileged_userns_clone", '0')) {
-		ntr_err_why(e, "this host forbids user namespaces to ordinary users (kernel.unprivileged_userns_clone=0)");
+		ntr_err_why(e, "this host forbids user namespaces to ordinary users "
+		               "(kernel.unprivileged_userns_clone=0)");
 		return ntr_err_todo(e, "allow them: sudo sysctl -w kernel.unprivileged_userns_clone=1");
 	}
 	if (sysctl_is("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", '1')) {
 		ntr_err_why(e, "AppArmor forbids user namespaces to ordinary users on this host "
-			       "(kernel.apparmor_restrict_unprivileged_userns=1)");
-		return ntr_err_todo(e, "allow them: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or install "
-				       "an AppArmor profile with `userns,` for ntr-init");
+		               "(kernel.apparmor_restrict_unprivileged_userns=1)");
+		return ntr_err_todo(e, "allow them: sudo sysctl -w "
+		                       "kernel.apparmor_restrict_unprivileged_userns=0, or install "
+		                       "an AppArmor profile with `userns,` for ntr-init");
 	}
 	ntr_err_why(e, "%s; a container's seccomp filter or a chroot forbids it", strerror(-code));
-	return ntr_err_todo(e, "run the container with user namespaces allowed (docker: --security-opt seccomp=unconfined), "
-			       "or run ntr as root");
+	return ntr_err_todo(e,
+	        "run the container with user namespaces allowed (docker: --security-opt seccomp=unconfined), "
+	        "or run ntr as root");
 }
 
 static int write_proc(const char *path, const char *text)
@@ -100,11 +106,13 @@ static int new_namespaces(bool user, struct ntr_err *e)
 	if (user)
 		return userns_error(e, -errno, "unshare");
 	ntr_err_set(e, -errno, "enter a mount namespace");
-	return ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --privileged or --cap-add SYS_ADMIN), or run ntr as "
-			       "an ordinary user");
+	return ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --privileged or --cap-add "
+	                       "SYS_ADMIN), or run ntr as "
+	                       "an ordinary user");
 }
 
-/* The path of root_fd as seen from the namespace's own root: "/" unless the supervisor was started in a chroot. */
+/* The path of root_fd as seen from the namespace's own root: "/" unless the supervisor was started in a
+ * chroot. */
 static int root_path(int root_fd, char *buf, size_t size)
 {
 	char link[64];
@@ -132,17 +140,20 @@ static int split_namespaces(bool user, int root_fd, struct ntr_err *e)
 	int r;
 
 	if (ns < 0)
-		return ntr_err_full(e, -errno, "enter a mount namespace", NULL, "mount /proc (mount -t proc proc /proc)");
+		return ntr_err_full(
+		        e, -errno, "enter a mount namespace", NULL, "mount /proc (mount -t proc proc /proc)");
 	/* setns leaves a chroot, whose root need not be a mount and could not be made private. */
 	if (setns(ns, CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
-		return user ? userns_error(e, -errno, "private mounts") : ntr_err_set(e, -errno, "make mounts private");
+		return user ? userns_error(e, -errno, "private mounts")
+		            : ntr_err_set(e, -errno, "make mounts private");
 	r = root_path(root_fd, path, sizeof path);
 	if (!r && unshare(CLONE_NEWNS))
 		r = -errno;
 	if (!r)
 		r = to_root(path);
 	if (r)
-		return user ? userns_error(e, r, "inner mounts") : ntr_err_set(e, r, "enter a mount namespace");
+		return user ? userns_error(e, r, "inner mounts")
+		            : ntr_err_set(e, r, "enter a mount namespace");
 	outer_ns = ntr_steal_fd(&ns);
 	return 0;
 }
@@ -186,7 +197,8 @@ static int outer_enter(struct inner *ret)
 	return 0;
 }
 
-/* Whatever ran in the wrong namespace would write past the session, so there is no going on when the way back fails. */
+/* Whatever ran in the wrong namespace would write past the session, so there is no going on when the way back
+ * fails. */
 static void outer_leave(struct inner *in)
 {
 	if (in->ns < 0)
@@ -203,7 +215,8 @@ static bool same_file(int a, int b)
 	return !fstat(a, &sa) && !fstat(b, &sb) && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
 }
 
-/* The same directory as a mount of this namespace; the descriptor itself where its path does not lead to it here. */
+/* The same directory as a mount of this namespace; the descriptor itself where its path does not lead to it
+ * here. */
 static int reopen_here(int fd)
 {
 	char link[64], path[PATH_MAX];
@@ -229,7 +242,8 @@ static int set_dir(int fs, const char *key, int fd)
 {
 	char path[64];
 
-	/* A path through /proc: the kernel splits layer lists at colons, and a store's own path may hold any byte. */
+	/* A path through /proc: the kernel splits layer lists at colons, and a store's own path may hold any
+	 * byte. */
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	return fsconfig(fs, FSCONFIG_SET_STRING, key, path, 0) ? -errno : 0;
 }
@@ -262,7 +276,8 @@ static int configure(int fs, const struct ntr_overlay *o)
 		here[i] = reopen_here(dirs[i].fd);
 		r = here[i] < 0 ? here[i] : set_dir(fs, dirs[i].key, here[i]);
 	}
-	/* Kernels that only note the strings look the paths up here, so the descriptors have to be open until now. */
+	/* Kernels that only note the strings look the paths up here, so the descriptors have to be open until
+	 * now. */
 	if (!r && fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
 		r = -errno;
 	for (size_t i = 0; i < NTR_COUNT(dirs); i++)
@@ -312,11 +327,12 @@ static int overlay_error(struct ntr_err *e, int code, int fs, const struct ntr_o
 	}
 	if (strstr(log, "stacking") || code == -ELOOP) {
 		ntr_err_why(e, "an overlay on an overlay is the kernel's limit: %s", log);
-		return ntr_err_todo(e, "put the store on an ordinary filesystem, such as a tmpfs (NTR_STORE=/dev/shm/DIR)");
+		return ntr_err_todo(e,
+		        "put the store on an ordinary filesystem, such as a tmpfs (NTR_STORE=/dev/shm/DIR)");
 	}
 	if (code == -EPERM && o->userxattr) {
 		ntr_err_why(e, "this kernel gives no overlay to ordinary users (it takes 5.11 or newer)%s%s",
-			log[0] ? ": " : "", log);
+		        log[0] ? ": " : "", log);
 		return ntr_err_todo(e, "run ntr as root, or use a newer kernel");
 	}
 	if (log[0])
@@ -333,7 +349,8 @@ static int fsopen_error(struct ntr_err *e, int code)
 	}
 	if (code == -ENOSYS) {
 		ntr_err_why(e, "this kernel, or a container's seccomp filter, has no fsopen(2)");
-		return ntr_err_todo(e, "use kernel 5.2 or newer, or a container with a newer seccomp profile");
+		return ntr_err_todo(
+		        e, "use kernel 5.2 or newer, or a container with a newer seccomp profile");
 	}
 	if (code == -EPERM)
 		ntr_err_why(e, "mounting is not permitted here (CAP_SYS_ADMIN is missing)");
@@ -385,8 +402,8 @@ int ntr_view_detach(const char *wsroot, bool lazy)
 	return umount2(wsroot, lazy ? MNT_DETACH : 0) ? -errno : 0;
 }
 
-/* MNT_EXPIRE only marks an unused mount the first time (EAGAIN) and any use takes the mark off again; asking twice would
- * unmount it, so the mark is taken off by looking the path up. */
+/* MNT_EXPIRE only marks an unused mount the first time (EAGAIN) and any use takes the mark off again; asking
+ * twice would unmount it, so the mark is taken off by looking the path up. */
 int ntr_view_busy(const char *wsroot)
 {
 	struct stat st;

@@ -1,8 +1,9 @@
-/* view: building the merged view: mount namespace, overlay, and the place where it shows. Runs in the supervisor.
+/* view: building the merged view: mount namespace, overlay, and the place where it shows. Runs in the
+ * supervisor.
  *
- * Root of the namespace: where wsroot exists on the host the overlay is mounted over it; where it does not, a tmpfs
- * with every entry of the deepest existing parent bound in takes that parent's place (for "/" by pivot_root), so that
- * nothing on the host is created. */
+ * Root of the namespace: where wsroot exists on the host the overlay is mounted over it; where it does not, a
+ * tmpfs with every entry of the deepest existing parent bound in takes that parent's place (for "/" by
+ * pivot_root), so that nothing on the host is created. */
 #ifndef NTR_EXEC_VIEW_H
 #define NTR_EXEC_VIEW_H
 
@@ -12,11 +13,12 @@
 
 struct ntr_overlay { /* one overlay to mount; descriptors are O_PATH directories, borrowed */
 	int lower_fd, upper_fd, work_fd;
-	bool userxattr; /* in a user namespace: userxattr,index=off,xino=on; else redirect_dir=on,metacopy=on,index=off,xino=on */
+	bool userxattr; /* in a user namespace: userxattr,index=off,xino=on; else
+	                   redirect_dir=on,metacopy=on,index=off,xino=on */
 };
 
-/* Enters fresh user (when user) and mount namespaces; the caller's uid and gid map to themselves. Everything is made
- * private. Errors name user.max_user_namespaces, AppArmor's and Debian's switches, and the fix. */
+/* Enters fresh user (when user) and mount namespaces; the caller's uid and gid map to themselves. Everything
+ * is made private. Errors name user.max_user_namespaces, AppArmor's and Debian's switches, and the fix. */
 int ntr_view_enter(bool user, struct ntr_err *e);
 /* Prepares the place for wsroot in this namespace (see above). Not for "/". */
 int ntr_view_place(const char *wsroot, struct ntr_err *e);
@@ -26,7 +28,8 @@ int ntr_view_overlay(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e
 int ntr_view_attach(int mount_fd, const char *wsroot, bool beneath, struct ntr_err *e);
 /* Takes the top mount away: lazy or (lazy false) only if nobody uses it, -EBUSY otherwise. */
 int ntr_view_detach(const char *wsroot, bool lazy);
-/* 1 if a process, an open file or a mapping uses the top mount, 0 if not, or negative errno. Changes nothing. */
+/* 1 if a process, an open file or a mapping uses the top mount, 0 if not, or negative errno. Changes nothing.
+ */
 int ntr_view_busy(const char *wsroot);
 /* A detached clone of the view's mount, to be attached elsewhere. */
 int ntr_view_clone(const char *wsroot, int *ret_fd);

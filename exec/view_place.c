@@ -1,9 +1,10 @@
 /* view_place: a place for the view where the host has none.
  *
- * Nothing may be created on the host, so where wsroot does not exist a tmpfs takes the place of its deepest existing
- * parent: every entry of that parent is bound in (symlinks are copied), the missing directories are made in the tmpfs.
- * It is read-only afterwards: a file written next to the bound entries would silently vanish with the session, and an
- * error is better than that. For "/" the tmpfs becomes the namespace's root. */
+ * Nothing may be created on the host, so where wsroot does not exist a tmpfs takes the place of its deepest
+ * existing parent: every entry of that parent is bound in (symlinks are copied), the missing directories are
+ * made in the tmpfs. It is read-only afterwards: a file written next to the bound entries would silently
+ * vanish with the session, and an error is better than that. For "/" the tmpfs becomes the namespace's root.
+ */
 #include "view.h"
 #include "../base/util.h"
 
@@ -22,7 +23,8 @@ static int bind_entry(int parent, int tmp, const char *name, bool dir)
 
 	if (dir ? mkdirat(tmp, name, 0755) : mknodat(tmp, name, S_IFREG | 0644, 0))
 		return -errno;
-	tree = open_tree(parent, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
+	tree = open_tree(
+	        parent, name, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE | AT_SYMLINK_NOFOLLOW);
 	if (tree < 0 && errno == ENOENT) /* gone since it was listed */
 		return unlinkat(tmp, name, dir ? AT_REMOVEDIR : 0) ? -errno : 0;
 	if (tree < 0 || move_mount(tree, "", tmp, name, MOVE_MOUNT_F_EMPTY_PATH))
@@ -87,8 +89,8 @@ static int new_tmpfs(int *ret)
 	int fd;
 
 	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", "ntr", 0) ||
-		fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) ||
-		fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+	        fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0755", 0) ||
+	        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
 		return -errno;
 	fd = fsmount(fs, FSMOUNT_CLOEXEC, 0);
 	if (fd < 0)
@@ -114,14 +116,17 @@ static int make_below(int tmp, const char *rest)
 	return mkdirat(tmp, path, 0755) ? -errno : 0;
 }
 
-/* Looks like the directory it stands for; an owner outside the id map cannot be copied and does not matter. */
+/* Looks like the directory it stands for; an owner outside the id map cannot be copied and does not matter.
+ */
 static int look_like(int parent, int tmp)
 {
 	struct stat st;
 
 	if (fstat(parent, &st) || fchmodat(tmp, ".", st.st_mode & 07777, 0))
 		return -errno;
-	return fchownat(tmp, "", st.st_uid, st.st_gid, AT_EMPTY_PATH) && errno != EINVAL && errno != EPERM ? -errno : 0;
+	return fchownat(tmp, "", st.st_uid, st.st_gid, AT_EMPTY_PATH) && errno != EINVAL && errno != EPERM
+	               ? -errno
+	               : 0;
 }
 
 static int become_root(int tmp)
@@ -130,7 +135,8 @@ static int become_root(int tmp)
 		return -errno;
 	if (!syscall(SYS_pivot_root, ".", "."))
 		return umount2(".", MNT_DETACH) || chdir("/") ? -errno : 0;
-	/* In a chroot, or where the root is the initial ramfs, the root cannot be pivoted: it is covered instead. */
+	/* In a chroot, or where the root is the initial ramfs, the root cannot be pivoted: it is covered
+	 * instead. */
 	return chroot(".") || chdir("/") ? -errno : 0;
 }
 
@@ -200,12 +206,13 @@ int ntr_view_place(const char *wsroot, struct ntr_err *e)
 
 	if (!is_plain(wsroot))
 		return ntr_err_full(e, -EINVAL, "place the workspace",
-			"its root has to be an absolute path without '.', '..' or '//', and not /", NULL);
+		        "its root has to be an absolute path without '.', '..' or '//', and not /", NULL);
 	if (!stat(wsroot, &st)) {
 		if (S_ISDIR(st.st_mode))
 			return 0;
 		ntr_err_set(e, -ENOTDIR, "place the workspace at %s", wsroot);
-		return ntr_err_todo(e, "choose a root that is a directory or does not exist (ntr new --root DIR)");
+		return ntr_err_todo(
+		        e, "choose a root that is a directory or does not exist (ntr new --root DIR)");
 	}
 	if (errno != ENOENT)
 		return ntr_err_set(e, -errno, "place the workspace at %s", wsroot);

@@ -238,6 +238,19 @@ int ntr_store_commit(struct ntr_store *s, struct ntr_head *h, struct ntr_txn *tx
 	return 0;
 }
 
+int ntr_commit_set_stats(struct ntr_store *s, const struct ntr_commit *c, struct ntr_err *e)
+{
+	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();
+	ntr_auto(ntr_buf_done) struct ntr_buf rec = {0};
+	uint8_t key[NTR_META_KEY];
+	int r = b ? ntr_rec_commit(&rec, c) : -ENOMEM;
+
+	if (r)
+		return ntr_err_set(e, r, "record what commit %.12s changed", c->hex);
+	ntr_kv_batch_put(b, s->kv, NTR_CF_META, key, ntr_key_u64(key, 'C', c->id), rec.data, rec.len);
+	return ntr_store_write(s, b, NTR_RELAXED_DURABILITY, 0, e);
+}
+
 int ntr_session_move(struct ntr_store *s, struct ntr_head *h, const struct ntr_commit *to, struct ntr_err *e)
 {
 	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();

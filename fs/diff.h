@@ -42,6 +42,9 @@ int ntr_diff_compute(struct ntr_store *s, uint64_t a, uint64_t b, char *const *p
 void ntr_diff_done(struct ntr_diff *d);
 void ntr_diff_count(const struct ntr_diff *d, struct ntr_stats *ret); /* created, modified (and T), deleted */
 
+/* The same numbers for roots a and b without the paths: cost O(changed items), a few microseconds for a small commit. */
+int ntr_diff_tally(struct ntr_store *s, uint64_t a, uint64_t b, struct ntr_stats *ret);
+
 /* Unified patch in git's extended format: modes, new and deleted files, symlinks, binary files as `GIT binary
  * patch` (so that git apply can apply them); names quoted as git does. Text by libgit2. Written to fd as it
  * is made. What git cannot carry (owners, xattrs, mtimes, empty directories, fifos) gives no text. */

@@ -76,11 +76,11 @@ int ntr_read_meta(int fd, const char *path, struct statx *st, struct ntr_xattrs 
 	}
 	*ret_refused = ntr_port_refuse_node(st->stx_mode, makedev(st->stx_rdev_major, st->stx_rdev_minor));
 	if (*ret_refused)
-		return -EINVAL;
+		return -EBADMSG;
 	r = ntr_xattrs_read(fd, path, x);
 	if (!r)
 		*ret_refused = refuse_xattrs(x);
-	return r ? r : *ret_refused ? -EINVAL : 0;
+	return r ? r : *ret_refused ? -EBADMSG : 0;
 }
 
 /* Reading leaves no trace in the source where its owner can ask for that. */

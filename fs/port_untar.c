@@ -191,6 +191,8 @@ static int read_found(struct untar *u, struct archive_entry *en, struct found *f
 	uint32_t uid, gid;
 
 	f->mode = (uint32_t)(archive_entry_filetype(en) | (archive_entry_perm(en) & 07777));
+	if (S_ISLNK(f->mode))
+		f->mode |= 0777; /* what every filesystem here says of one, whatever the archive does */
 	f->rdev = S_ISCHR(f->mode) || S_ISBLK(f->mode) ? archive_entry_rdev(en) : 0;
 	if (id_of(archive_entry_uid(en), &uid) || id_of(archive_entry_gid(en), &gid))
 		return *ret_why = "has an owner that is no 32-bit number", -EBADMSG;

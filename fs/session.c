@@ -27,7 +27,7 @@ static int no_session(struct ntr_err *e, const char *name)
 {
 	ntr_err_set(e, -ENOENT, "session '%s'", name);
 	ntr_err_why(e, "there is no session of that name");
-	ntr_err_todo(e, "`ntr ls` lists the sessions");
+	ntr_err_todo(e, "`ntr sessions` lists them");
 	return -ENOENT;
 }
 
@@ -195,13 +195,13 @@ static int write_new(struct ntr_store *s, struct ntr_kv_batch *b, struct ntr_hea
 	return r ? r : ntr_store_write(s, b, durability, kind == NTR_STEP_FORK ? 0 : h->commit, e);
 }
 
-static int make_session(
-        struct ntr_store *s, struct ntr_head *h, const char *desc, struct ntr_txn *txn, struct ntr_err *e)
+static int make_session(struct ntr_store *s, struct ntr_head *h, const char *desc, struct ntr_txn *txn,
+        bool filled, struct ntr_err *e)
 {
 	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();
 	ntr_autofree struct ntr_head *row = NULL;
 	ntr_autofree char *text = strdup(desc ? desc : "{\"tool\":\"init\"}");
-	struct ntr_commit c = {.desc = text};
+	struct ntr_commit c = {.desc = text, .stats = {.created = filled ? NTR_STATS_UNKNOWN : 0}};
 	struct ntr_row *x;
 	bool same;
 	int r;
@@ -248,7 +248,7 @@ int ntr_session_new(struct ntr_store *s, const char *name, const struct ntr_sess
 	*ret = (struct ntr_head){.created_ns = ntr_wall_ns(), .durability = o->durability};
 	strcpy(ret->name, name);
 	strcpy(ret->wsroot, wsroot);
-	r = make_session(s, ret, o->desc, own, e);
+	r = make_session(s, ret, o->desc, own, txn != NULL, e);
 	return r ? ntr_err_default(e, r, "make session '%s'", name) : 0;
 }
 

@@ -298,7 +298,8 @@ static inline int tw_apply(struct twin *t, int dir, const struct tw_op *o, bool 
 		r = fchmodat(dir, o->a, (mode_t)(o->x & 0777) | (t->root ? 0 : 0700), 0);
 		break;
 	case TW_CHOWN:
-		r = t->root ? fchownat(dir, o->a, (uid_t)(o->x % 3 * 500), (gid_t)(o->y % 3 * 500), AT_SYMLINK_NOFOLLOW) : 0;
+		r = t->root ? fchownat(dir, o->a, (uid_t)(o->x % 3 * 500), (gid_t)(o->y % 3 * 500), AT_SYMLINK_NOFOLLOW)
+		            : faccessat(dir, o->a, F_OK, AT_SYMLINK_NOFOLLOW);
 		break;
 	case TW_SETXATTR:
 		r = tw_xattr(dir, o->a, name, o->data, o->n % 3000, true);

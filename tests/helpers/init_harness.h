@@ -1,7 +1,8 @@
-/* init_harness: ntr-init at the other end of a socketpair, as ntrd has it. The lower is an ordinary directory.
+/* init_harness: ntr-init at the other end of a socketpair, as ntrd has it. The lower is an ordinary
+ * directory.
  *
- * Every test runs for two kinds of users: as root, and as uid 65534 in a user namespace (a test that is run by an ordinary
- * user itself has the second kind only). */
+ * Every test runs for two kinds of users: as root, and as uid 65534 in a user namespace (a test that is run
+ * by an ordinary user itself has the second kind only). */
 #ifndef NTR_TEST_INIT_HARNESS_H
 #define NTR_TEST_INIT_HARNESS_H
 
@@ -245,7 +246,8 @@ static inline void th_start(struct th *t, const char *wsroot)
 	th_spawn(t);
 	th_layer_fds(t, fds);
 	t->started = th_do(t,
-	        json_pack("{s:s,s:s,s:s,s:b}", "op", "start", "session", "t", "wsroot", wsroot, "user", t->user),
+	        json_pack("{s:s,s:s,s:s,s:b}", "op", "start", "session", "t", "wsroot", wsroot, "user",
+	                t->user),
 	        fds, 3);
 	ntr_wire_close_fds(fds, 3);
 }
@@ -309,10 +311,11 @@ static inline void th_result_done(struct th_result *r)
 
 static inline json_t *th_call_msg(const struct th *t, const char *script, char *const *argv)
 {
-	static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", home[] = "HOME=/tmp", lang[] = "LC_ALL=C.UTF-8";
+	static char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", home[] = "HOME=/tmp",
+	            lang[] = "LC_ALL=C.UTF-8";
 	static char *env[] = {path, home, lang, NULL};
-	json_t *m = json_pack("{s:s,s:o,s:s,s:i}", "op", "call", "env", ntr_json_strv(env), "cwd", t->wsroot,
-	        "umask", 022);
+	json_t *m = json_pack(
+	        "{s:s,s:o,s:s,s:i}", "op", "call", "env", ntr_json_strv(env), "cwd", t->wsroot, "umask", 022);
 
 	if (script)
 		json_object_set_new(m, "script", ntr_json_bytes(script, strlen(script)));
@@ -401,17 +404,18 @@ static inline void th_expect(struct th *t, const char *script, const char *out)
 
 	th_script(t, script, &r);
 	if (strcmp(r.out, out) || r.code)
-		fail_msg("%s: code %d, stdout '%s', stderr '%s'; expected '%s'", script, r.code, r.out, r.err, out);
+		fail_msg("%s: code %d, stdout '%s', stderr '%s'; expected '%s'", script, r.code, r.out, r.err,
+		        out);
 }
 
 /* Waits until cond holds. */
-#define TH_EVENTUALLY(cond)                                                                                            \
-	do {                                                                                                           \
-		for (int th_i_ = 0; !(cond); th_i_++) {                                                                \
-			if (th_i_ > TH_WAIT_MS / 10)                                                                   \
-				fail_msg("never true: %s", #cond);                                                     \
-			usleep(10000);                                                                                 \
-		}                                                                                                      \
+#define TH_EVENTUALLY(cond)                                        \
+	do {                                                       \
+		for (int th_i_ = 0; !(cond); th_i_++) {            \
+			if (th_i_ > TH_WAIT_MS / 10)               \
+				fail_msg("never true: %s", #cond); \
+			usleep(10000);                             \
+		}                                                  \
 	} while (0)
 
 static inline bool th_alive(pid_t pid)
@@ -464,18 +468,18 @@ static inline int th_children(pid_t pid)
 }
 
 /* Runs a test body for both kinds of users. */
-#define TH_BOTH(body)                                                                                                  \
-	static void body##_root(void **state)                                                                          \
-	{                                                                                                              \
-		(void)state;                                                                                           \
-		if (geteuid())                                                                                         \
-			skip();                                                                                        \
-		body(false);                                                                                           \
-	}                                                                                                              \
-	static void body##_user(void **state)                                                                          \
-	{                                                                                                              \
-		(void)state;                                                                                           \
-		body(true);                                                                                            \
+#define TH_BOTH(body)                         \
+	static void body##_root(void **state) \
+	{                                     \
+		(void)state;                  \
+		if (geteuid())                \
+			skip();               \
+		body(false);                  \
+	}                                     \
+	static void body##_user(void **state) \
+	{                                     \
+		(void)state;                  \
+		body(true);                   \
 	}
 #define TH_TESTS(body) cmocka_unit_test(body##_root), cmocka_unit_test(body##_user)
 

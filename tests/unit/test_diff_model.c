@@ -111,6 +111,7 @@ static char truth(const struct obj *a, const struct obj *b)
 static void check_diff(struct ntr_store *st, uint64_t ra, uint64_t rb, struct listing *a, struct listing *b)
 {
 	size_t i = 0, j = 0, k = 0;
+	struct ntr_stats by_path, by_item;
 	struct ntr_diff d;
 
 	list_root(st, ra, a);
@@ -131,6 +132,11 @@ static void check_diff(struct ntr_store *st, uint64_t ra, uint64_t rb, struct li
 	}
 	if (k != d.n)
 		fail_msg("one entry too many: %c %s what %x", (char)d.v[k].kind, d.v[k].path, d.v[k].what);
+	ntr_diff_count(&d, &by_path);
+	assert_int_equal(ntr_diff_tally(st, ra, rb, &by_item), 0);
+	assert_int_equal(by_item.created, by_path.created);
+	assert_int_equal(by_item.modified, by_path.modified);
+	assert_int_equal(by_item.deleted, by_path.deleted);
 	ntr_diff_done(&d);
 }
 

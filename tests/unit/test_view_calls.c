@@ -40,7 +40,8 @@ static void codes(bool user)
 	        {"./hello", 126, 0, "", "ntr: ./hello: Permission denied\n"},
 	        {"/tmp", 126, 0, "", "ntr: /tmp: Is a directory\n"},
 	        {"./script", 7, 0, "no interpreter line\n", ""},
-	        {"./badint", 127, 0, "", "ntr: ./badint: cannot execute: its interpreter or loader does not exist\n"},
+	        {"./badint", 127, 0, "",
+	                "ntr: ./badint: cannot execute: its interpreter or loader does not exist\n"},
 	        {"./args a b", 0, 0, "2 a b\n", ""},
 	};
 	ntr_auto(th_close) struct th t;
@@ -57,14 +58,15 @@ static void codes(bool user)
 		run_argv(&t, cases[i].argv, &c);
 		if (c.code != cases[i].code || c.signal != cases[i].signal || strcmp(c.out, cases[i].out) ||
 		        strcmp(c.err, cases[i].err))
-			fail_msg("%s: code %d signal %d out '%s' err '%s'", cases[i].argv, c.code, c.signal, c.out,
-			        c.err);
+			fail_msg("%s: code %d signal %d out '%s' err '%s'", cases[i].argv, c.code, c.signal,
+			        c.out, c.err);
 		assert_null(c.state);
 	}
 }
 TH_BOTH(codes)
 
-/* 126 where PATH has a file of that name that may not be executed, 127 where it only has unreadable folders. */
+/* 126 where PATH has a file of that name that may not be executed, 127 where it only has unreadable folders.
+ */
 static void path_search(bool user)
 {
 	ntr_auto(th_close) struct th t;
@@ -73,7 +75,9 @@ static void path_search(bool user)
 	json_t *m;
 
 	th_open(&t, user);
-	th_script(&t, "mkdir bin bin2; echo > bin/tool; printf '#!/bin/sh\necho found\n' > bin2/tool; chmod 755 bin2/tool",
+	th_script(&t,
+	        "mkdir bin bin2; echo > bin/tool; printf '#!/bin/sh\necho found\n' > bin2/tool; chmod 755 "
+	        "bin2/tool",
 	        &r);
 	m = th_call_msg(&t, NULL, argv);
 	json_object_set_new(m, "env", json_pack("[s]", "PATH=/workspace/bin"));
@@ -104,8 +108,10 @@ static void identity(bool user)
 	th_script(&t, "id -u | tr '\\n' ' '; id -g", &r);
 	assert_string_equal(r.out, want);
 	if (user) /* what the supervisor may do in its namespace its children may not */
-		th_expect(&t, "grep -E 'Cap(Inh|Prm|Eff|Amb)' /proc/self/status | cut -f2 | uniq", "0000000000000000\n");
-	th_expect(&t, "cat /proc/self/stat | cut -d' ' -f5,6 | tr ' ' '\\n' | uniq | wc -l", "1\n"); /* pgid = sid */
+		th_expect(&t, "grep -E 'Cap(Inh|Prm|Eff|Amb)' /proc/self/status | cut -f2 | uniq",
+		        "0000000000000000\n");
+	th_expect(&t, "cat /proc/self/stat | cut -d' ' -f5,6 | tr ' ' '\\n' | uniq | wc -l",
+	        "1\n"); /* pgid = sid */
 	th_expect(&t, "grep -E 'Sig(Blk|Ign)' /proc/self/status | cut -f2 | uniq", "0000000000000000\n");
 	th_expect(&t, "ls /proc/self/fd | tr '\\n' ' '", "0 1 2 3 "); /* 3: what ls reads the folder with */
 }
@@ -121,7 +127,8 @@ static void environment(bool user)
 	th_open(&t, user);
 	m = th_call_msg(&t, NULL, argv);
 	json_object_set_new(m, "cwd", json_string("/usr"));
-	json_object_set_new(m, "env", json_pack("[s,s,{s:s}]", "PATH=/usr/bin:/bin", "X=a\nb", "base64", "WT3/"));
+	json_object_set_new(
+	        m, "env", json_pack("[s,s,{s:s}]", "PATH=/usr/bin:/bin", "X=a\nb", "base64", "WT3/"));
 	th_run_msg(&t, m, -1, &r);
 	assert_non_null(strstr(r.out, "PATH=/usr/bin:/bin\nX=a\nb\nY=\xff\nPWD=/usr\nNTR_CALL="));
 	/* A folder that is gone. */
@@ -151,8 +158,8 @@ static void standard_input(bool user)
 }
 TH_BOTH(standard_input)
 
-/* A terminal that is in use by a shell outside: the call may read it, but neither its settings nor its foreground group
- * change, and the call does not get it as its controlling terminal. */
+/* A terminal that is in use by a shell outside: the call may read it, but neither its settings nor its
+ * foreground group change, and the call does not get it as its controlling terminal. */
 static void terminal(bool user)
 {
 	ntr_auto(th_close) struct th t;
@@ -176,7 +183,8 @@ static void terminal(bool user)
 	assert_true(slave >= 0);
 	assert_int_equal(tcgetattr(slave, &before), 0);
 	assert_int_equal(ntr_write_all(master, "typed\n", 6), 0);
-	th_run_msg(&t, th_call_msg(&t, "[ -t 0 ] && read -r x && echo $x; (exec </dev/tty) 2>&1 | grep -c .", NULL),
+	th_run_msg(&t,
+	        th_call_msg(&t, "[ -t 0 ] && read -r x && echo $x; (exec </dev/tty) 2>&1 | grep -c .", NULL),
 	        slave, &r);
 	assert_string_equal(r.out, "typed\n1\n");
 	assert_int_equal(tcgetattr(slave, &after), 0);
@@ -214,14 +222,17 @@ static void signals(bool user)
 		th_await_start(&t, &c);
 		assert_int_equal(ntr_read_exact(c.out, up, 3), 0);
 		usleep(100000); /* a shell that is just forking misses a signal, here as anywhere */
-		m = th_do(&t, json_pack("{s:s,s:I,s:i}", "op", "signal", "call", (json_int_t)c.req, "sig", cases[i].sig),
+		m = th_do(&t,
+		        json_pack("{s:s,s:I,s:i}", "op", "signal", "call", (json_int_t)c.req, "sig",
+		                cases[i].sig),
 		        NULL, 0);
 		assert_true(ntr_json_bool(m, "ok", false));
 		th_finish(&t, &c, &r);
 		/* sleep is in the group too: it dies by TERM where the shell does not. */
 		assert_int_equal(r.code, cases[i].sig == SIGTERM ? 4 : cases[i].code);
 		assert_int_equal(r.signal, cases[i].signal);
-		late = th_do(&t, json_pack("{s:s,s:I,s:i}", "op", "signal", "call", (json_int_t)c.req, "sig", SIGINT),
+		late = th_do(&t,
+		        json_pack("{s:s,s:I,s:i}", "op", "signal", "call", (json_int_t)c.req, "sig", SIGINT),
 		        NULL, 0);
 		assert_false(ntr_json_bool(late, "ok", true));
 	}
@@ -232,8 +243,8 @@ static void bad_requests(bool user)
 {
 	static const char *const bad[] = {"{\"op\":\"call\",\"argv\":[],\"env\":[]}",
 	        "{\"op\":\"call\",\"argv\":[\"true\"]}", "{\"op\":\"call\",\"env\":[]}",
-	        "{\"op\":\"call\",\"env\":[],\"script\":\"a\\u0000b\"}", "{\"op\":\"call\",\"env\":[1],\"argv\":[\"x\"]}",
-	        "{\"op\":\"nosuch\"}", "{\"nothing\":1}"};
+	        "{\"op\":\"call\",\"env\":[],\"script\":\"a\\u0000b\"}",
+	        "{\"op\":\"call\",\"env\":[1],\"argv\":[\"x\"]}", "{\"op\":\"nosuch\"}", "{\"nothing\":1}"};
 	ntr_auto(th_close) struct th t;
 
 	th_open(&t, user);
@@ -272,7 +283,8 @@ static void many(bool user)
 		uint64_t req;
 
 		began = ntr_mono_ns();
-		req = th_send(&t, i % 10 ? th_call_msg(&t, NULL, argv) : th_call_msg(&t, "cd /tmp", NULL), fds, 3);
+		req = th_send(
+		        &t, i % 10 ? th_call_msg(&t, NULL, argv) : th_call_msg(&t, "cd /tmp", NULL), fds, 3);
 		a = th_wait(&t, req);
 		b = th_wait(&t, req);
 		assert_int_equal(ntr_json_int(b, "code", -1), 0);

@@ -3,8 +3,8 @@
 
 static json_t *open_msg(const char *path, int flags, int mode)
 {
-	return json_pack("{s:s,s:o,s:i,s:i}", "op", "open", "path", ntr_json_bytes(path, strlen(path)), "flags", flags,
-	        "mode", mode);
+	return json_pack("{s:s,s:o,s:i,s:i}", "op", "open", "path", ntr_json_bytes(path, strlen(path)),
+	        "flags", flags, "mode", mode);
 }
 
 /* 0 with the descriptor in t->fds[0], or the errno. */
@@ -77,15 +77,17 @@ static void symlinks(bool user)
 		int err;
 	} cases[] = {{"rel", 0}, {"abs", 0}, {"d/up", 0}, {"chain", 0}, {"dirlink/up", 0}, {"absdir/up", 0},
 	        {"out", EXDEV}, {"outrel", EXDEV}, {"outdir/passwd", EXDEV}, {"d/../../etc/passwd", EXDEV},
-	        {"/etc/passwd", EXDEV}, {"/workspaces/x", EXDEV}, {"../x", EXDEV}, {"loop", ELOOP}, {"self/x", ELOOP},
-	        {"dangling", ENOENT}};
+	        {"/etc/passwd", EXDEV}, {"/workspaces/x", EXDEV}, {"../x", EXDEV}, {"loop", ELOOP},
+	        {"self/x", ELOOP}, {"dangling", ENOENT}};
 	ntr_auto(th_close) struct th t;
 	ntr_auto(th_result_done) struct th_result r = {0};
 
 	th_open(&t, user);
 	th_script(&t,
-	        "mkdir d; ln -s hello rel; ln -s /workspace/hello abs; ln -s ../rel d/up; ln -s d/up chain; ln -s d dirlink; "
-	        "ln -s /workspace/d absdir; ln -s /etc/passwd out; ln -s ../etc/passwd outrel; ln -s /etc outdir; "
+	        "mkdir d; ln -s hello rel; ln -s /workspace/hello abs; ln -s ../rel d/up; ln -s d/up chain; "
+	        "ln -s d dirlink; "
+	        "ln -s /workspace/d absdir; ln -s /etc/passwd out; ln -s ../etc/passwd outrel; ln -s /etc "
+	        "outdir; "
 	        "ln -s loop loop; ln -s self self; ln -s nowhere dangling",
 	        &r);
 	assert_int_equal(r.code, 0);

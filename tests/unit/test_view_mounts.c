@@ -44,8 +44,10 @@ static void seen_at(bool user, const char *wsroot)
 		json_dumpf(t.started, stderr, 0);
 		fail_msg("no session at %s", wsroot);
 	}
-	snprintf(script, sizeof script, "pwd -P; cat hello; echo x > new; rm hello; ls; [ -d /proc/self ] && [ -c /dev/null ]"
-	                                "&& [ -x /bin/sh ] && echo system; cd %s && ls", wsroot);
+	snprintf(script, sizeof script,
+	        "pwd -P; cat hello; echo x > new; rm hello; ls; [ -d /proc/self ] && [ -c /dev/null ]"
+	        "&& [ -x /bin/sh ] && echo system; cd %s && ls",
+	        wsroot);
 	th_script(&t, script, &r);
 	snprintf(script, sizeof script, "%s\nhello\nnew\nsystem\nnew\n", wsroot);
 	assert_string_equal(r.out, script);
@@ -73,7 +75,8 @@ static void places(bool user)
 	seen_at(user, "/ntr-no-such-root/a/b");
 	seen_at(user, "/srv");
 	th_start(&t, deep);
-	snprintf(neighbour, sizeof neighbour, "ls -d ../../../neigh*; ls %s/there | wc -l; echo > ../x", t.dir);
+	snprintf(neighbour, sizeof neighbour, "ls -d ../../../neigh*; ls %s/there | wc -l; echo > ../x",
+	        t.dir);
 	{
 		ntr_auto(th_result_done) struct th_result r = {0};
 
@@ -86,8 +89,8 @@ TH_BOTH(places)
 
 static void bad_places(bool user)
 {
-	static const char *const bad[] = {"/", "relative", "/a/../b", "/a//b", "/a/", "/.", "", "/etc/passwd",
-	        "/etc/passwd/x"};
+	static const char *const bad[] = {
+	        "/", "relative", "/a/../b", "/a//b", "/a/", "/.", "", "/etc/passwd", "/etc/passwd/x"};
 
 	for (size_t i = 0; i < NTR_COUNT(bad); i++) {
 		ntr_auto(th_close) struct th t;
@@ -103,7 +106,8 @@ static void bad_places(bool user)
 }
 TH_BOTH(bad_places)
 
-/* The workspace covers the folder that holds the store: the layers of later overlays are found all the same. */
+/* The workspace covers the folder that holds the store: the layers of later overlays are found all the same.
+ */
 static void above_the_store(bool user)
 {
 	ntr_auto(th_close) struct th t;
@@ -145,7 +149,10 @@ static void options(bool user)
 	assert_null(strstr(r.out, "index=on"));
 	if (!user)
 		assert_non_null(strstr(r.out, "metacopy=on"));
-	th_script(&t, "mv dir dir2; ls; stat -c %s hello; echo more >> hello; cat hello; rm hello; ls; mknod p p; ln p q", &mv);
+	th_script(&t,
+	        "mv dir dir2; ls; stat -c %s hello; echo more >> hello; cat hello; rm hello; ls; mknod p p; "
+	        "ln p q",
+	        &mv);
 	assert_string_equal(mv.out, "dir2\nhello\n6\nhello\nmore\ndir2\n");
 	assert_string_equal(mv.err, "");
 }
@@ -375,7 +382,9 @@ static void no_namespaces(void **state)
 			_exit(77);
 		close(fd);
 		r = ntr_view_enter(true, &e);
-		_exit(r == -ENOSPC && strstr(e.why, "user.max_user_namespaces") && strstr(e.todo, "sysctl") ? 0 : 1);
+		_exit(r == -ENOSPC && strstr(e.why, "user.max_user_namespaces") && strstr(e.todo, "sysctl")
+		                ? 0
+		                : 1);
 	}
 	waitpid(pid, &status, 0);
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)

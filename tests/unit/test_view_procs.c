@@ -82,7 +82,9 @@ static void kill_running(bool user)
 	char up[4];
 
 	th_open(&t, user);
-	c = th_begin(&t, th_call_msg(&t, "trap '' TERM INT; (sleep 1000 & sleep 1000) & echo up; sleep 1000", NULL), -1);
+	c = th_begin(&t,
+	        th_call_msg(&t, "trap '' TERM INT; (sleep 1000 & sleep 1000) & echo up; sleep 1000", NULL),
+	        -1);
 	th_await_start(&t, &c);
 	assert_int_equal(ntr_read_exact(c.out, up, 3), 0);
 	k = th_send(&t, kill_msg(c.req, 0), NULL, 0);
@@ -114,7 +116,9 @@ static void kill_with_grace(bool user)
 	char up[4];
 
 	th_open(&t, user);
-	c = th_begin(&t, th_call_msg(&t, "trap 'echo term; exit 3' TERM; echo up; while :; do sleep 0.02; done", NULL), -1);
+	c = th_begin(&t,
+	        th_call_msg(&t, "trap 'echo term; exit 3' TERM; echo up; while :; do sleep 0.02; done", NULL),
+	        -1);
 	th_await_start(&t, &c);
 	assert_int_equal(ntr_read_exact(c.out, up, 3), 0);
 	began = ntr_mono_ns();
@@ -151,7 +155,10 @@ static void kill_breeders(bool user)
 	ntr_auto(th_result_done) struct th_result r = {0};
 
 	th_open(&t, user);
-	th_script(&t, "b() { while :; do sleep 0.001 & wait $!; done; }; for i in 1 2 3 4 5 6; do (b) & done; sleep 0.2", &r);
+	th_script(&t,
+	        "b() { while :; do sleep 0.001 & wait $!; done; }; for i in 1 2 3 4 5 6; do (b) & done; "
+	        "sleep 0.2",
+	        &r);
 	assert_true(kill_now(&t, 0, 0) >= 6);
 	assert_int_equal(th_ask(&t, "freeze", "frozen"), 0);
 }
@@ -175,7 +182,8 @@ static void freeze(bool user)
 	th_open(&t, user);
 	assert_int_equal(th_ask(&t, "freeze", "frozen"), 0);
 	assert_int_equal(th_ask(&t, "thaw", "frozen"), 0);
-	th_script(&t, "while :; do echo >> count; sleep 0.002; done & sleep 1000 & kill -STOP $!; echo $!", &r);
+	th_script(
+	        &t, "while :; do echo >> count; sleep 0.002; done & sleep 1000 & kill -STOP $!; echo $!", &r);
 	TH_EVENTUALLY(counter(&t) > 5);
 	for (int i = 0; i < 5; i++) {
 		assert_true(th_ask(&t, "freeze", "frozen") >= 1);
@@ -252,9 +260,11 @@ static void mapped(bool user)
 	th_open(&t, user);
 	th_script(&t,
 	        "command -v python3 >/dev/null || exit 9; mkdir d; truncate -s 8192 $'d/a\\nb' priv; "
-	        "python3 -S -c 'import mmap,time\nf=open(\"d/a\\nb\",\"r+b\"); m=mmap.mmap(f.fileno(),8192); m[0]=65\n"
+	        "python3 -S -c 'import mmap,time\nf=open(\"d/a\\nb\",\"r+b\"); m=mmap.mmap(f.fileno(),8192); "
+	        "m[0]=65\n"
 	        "g=open(\"priv\",\"r+b\"); n=mmap.mmap(g.fileno(),8192,mmap.MAP_PRIVATE); n[0]=65\n"
-	        "open(\"ready\",\"w\").close(); time.sleep(1000)' & while [ ! -e ready ]; do sleep 0.01; done",
+	        "open(\"ready\",\"w\").close(); time.sleep(1000)' & while [ ! -e ready ]; do sleep 0.01; "
+	        "done",
 	        &r);
 	if (r.code == 9)
 		skip();
@@ -325,10 +335,10 @@ TH_BOTH(supervisor_dies)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {TH_TESTS(background), TH_TESTS(kill_one_call), TH_TESTS(kill_running),
-	        TH_TESTS(kill_with_grace), TH_TESTS(kill_breeders), TH_TESTS(freeze), TH_TESTS(freeze_job_control),
-	        TH_TESTS(listing), TH_TESTS(mapped), TH_TESTS(socket_closes), TH_TESTS(stop),
-	        TH_TESTS(supervisor_dies)};
+	const struct CMUnitTest tests[] = {TH_TESTS(background), TH_TESTS(kill_one_call),
+	        TH_TESTS(kill_running), TH_TESTS(kill_with_grace), TH_TESTS(kill_breeders), TH_TESTS(freeze),
+	        TH_TESTS(freeze_job_control), TH_TESTS(listing), TH_TESTS(mapped), TH_TESTS(socket_closes),
+	        TH_TESTS(stop), TH_TESTS(supervisor_dies)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

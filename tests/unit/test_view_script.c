@@ -27,7 +27,8 @@ static void run_plain(const char *script, struct plain *r)
 	assert_int_equal(pipe2(pe, O_CLOEXEC), 0);
 	pid = fork();
 	if (!pid) {
-		char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", home[] = "HOME=/tmp", lang[] = "LC_ALL=C.UTF-8";
+		char path[] = "PATH=/usr/local/bin:/usr/bin:/bin", home[] = "HOME=/tmp",
+		     lang[] = "LC_ALL=C.UTF-8";
 		char *env[] = {path, home, lang, NULL};
 
 		dup2(open("/dev/null", O_RDONLY), 0);
@@ -114,7 +115,8 @@ static const struct {
         {"trap -- 'echo dd' 0; exit 0", "/usr"},
         /* the pseudo-signals, which bash treats as local to functions */
         {"trap 'echo ERR' ERR; false; trap - ERR; false; trap -p ERR; echo exit 0", "/usr"},
-        {"f() { trap 'echo ret' RETURN; echo in; }; f; g() { echo g; }; g; trap - RETURN; g; trap -p; exit 0", "/usr"},
+        {"f() { trap 'echo ret' RETURN; echo in; }; f; g() { echo g; }; g; trap - RETURN; g; trap -p; exit 0",
+                "/usr"},
         {"f() { trap 'echo r2; trap - RETURN' RETURN; :; }; f; g() { :; }; g; f; exit 0", "/usr"},
         {"set -T; trap 'echo ret' RETURN; f() { :; }; f; trap - RETURN; f; exit 0", "/usr"},
         {"trap 'echo dbg' DEBUG; echo x; trap - DEBUG; echo y; exit 0", "/usr"},
@@ -142,7 +144,8 @@ static void differential(bool user)
 		th_run_msg(&t, m, -1, &r);
 		same_words(r.err);
 		if (r.code != p.code || strcmp(r.out, p.out) || strcmp(r.err, p.err))
-			fail_msg("%s\nbash: %d '%s' '%s'\nhere: %d '%s' '%s'", s, p.code, p.out, p.err, r.code, r.out, r.err);
+			fail_msg("%s\nbash: %d '%s' '%s'\nhere: %d '%s' '%s'", s, p.code, p.out, p.err,
+			        r.code, r.out, r.err);
 		if (!like_bash[i].cwd != !r.state)
 			fail_msg("%s: %s state", s, r.state ? "a" : "no");
 		if (r.state && like_bash[i].cwd)
@@ -187,14 +190,16 @@ static void variables(bool user)
 
 	th_open(&t, user);
 	m = th_call_msg(&t,
-	        "export A=$'x\\ny\\377z\"$`\\\\\\t\\e' B='' C; export D=\"a'b\" E='$x `y` \\z !'; declare -ix N=5; "
-	        "declare -ax R=(1 2); declare -rx RO=q; declare -ux UP=abc; export U=\xc3\xbc; unset GONE; W=w; "
+	        "export A=$'x\\ny\\377z\"$`\\\\\\t\\e' B='' C; export D=\"a'b\" E='$x `y` \\z !'; declare "
+	        "-ix N=5; "
+	        "declare -ax R=(1 2); declare -rx RO=q; declare -ux UP=abc; export U=\xc3\xbc; unset GONE; "
+	        "W=w; "
 	        "export M='=a=b='; not_exported=1; export -f f 2>/dev/null; f() { :; }; export -f f; "
 	        "export L=$'line\\nexport FAKE=1\\ndeclare -x FAKE2=\"1\"'; umask 027; cd /tmp",
 	        NULL);
 	json_object_set_new(m, "env",
-	        json_pack("[s,s,s,s,s,s,s]", "PATH=/usr/bin:/bin", "GONE=1", "KEPT=\n\n", "W=old", "foo.bar=1",
-	                "BASH_FUNC_x%%=() { echo hi; }", "NTR_CALL=77"));
+	        json_pack("[s,s,s,s,s,s,s]", "PATH=/usr/bin:/bin", "GONE=1", "KEPT=\n\n", "W=old",
+	                "foo.bar=1", "BASH_FUNC_x%%=() { echo hi; }", "NTR_CALL=77"));
 	th_run_msg(&t, m, -1, &r);
 	assert_non_null(r.state);
 	assert_string_equal(ntr_json_str(r.state, "cwd", ""), "/tmp");
@@ -242,7 +247,8 @@ static void any_bytes(bool user)
 		json_t *m = th_call_msg(&t, "cd /tmp; true", NULL);
 
 		for (int i = 0; i < n; i++)
-			value[i] = (char)(round % 2 ? 1 + rand_r(&seed) % 255 : "'\"\\$`\n a="[rand_r(&seed) % 9]);
+			value[i] = (char)(round % 2 ? 1 + rand_r(&seed) % 255
+			                            : "'\"\\$`\n a="[rand_r(&seed) % 9]);
 		value[n] = '\0';
 		entry = ntr_sprintf("V=%s", value);
 		assert_non_null(entry);
@@ -292,7 +298,8 @@ static void large(bool user)
 }
 TH_BOTH(large)
 
-/* What a background process of a script holds on to is not the state's descriptor, and the call ends without it. */
+/* What a background process of a script holds on to is not the state's descriptor, and the call ends without
+ * it. */
 static void background(bool user)
 {
 	ntr_auto(th_close) struct th t;
