@@ -208,6 +208,29 @@ int ntr_sock_connect(const char *store_path, int *ret_fd)
 	return no_daemon(q) ? r : q;
 }
 
+int ntr_sock_explain(const char *store_path, int r, struct ntr_err *e)
+{
+	ntr_auto(place_done) struct place own = {.dirfd = -1};
+	int q = place_of(store_path, false, &own);
+
+	if (!own.dir && q == -ENOTDIR) {
+		ntr_err_why(e, "the store %s is no directory", store_path);
+		ntr_err_todo(e, "name another one (--store DIR or NTR_STORE)");
+	} else if (!own.dir && q) {
+		ntr_err_why(e, "the store %s cannot be reached: %s", store_path, strerror(-q));
+		ntr_err_todo(e, "use a store of your own (--store DIR or NTR_STORE)");
+	} else if (q == -EPERM || q == -EACCES) {
+		ntr_err_why(e, "%s, the folder for sockets, is not a folder of this user alone", own.dir);
+		ntr_err_todo(e, "remove it, or set XDG_RUNTIME_DIR to a folder of your own");
+	} else if (r == -EPERM || r == -EACCES) {
+		ntr_err_why(e, "the store %s or its daemon belongs to another user", store_path);
+		ntr_err_todo(e, "use a store of your own (--store DIR or NTR_STORE)");
+	} else {
+		ntr_err_why(e, "cannot connect to the daemon of %s: %s", store_path, strerror(-r));
+	}
+	return r;
+}
+
 static int link_socket(const char *store, const struct place *p)
 {
 	ntr_autofree char *link = ntr_sprintf("%s/" SOCK_LINK, store),

@@ -184,13 +184,7 @@ static int conn_connect(struct ntr_conn *c, struct ntr_err *e)
 	if (!r || r == -ENOENT || r == -ECONNREFUSED)
 		return 0;
 	ntr_err_set(e, r, "%s", c->what);
-	if (r == -EPERM || r == -EACCES) {
-		ntr_err_why(e, "the store %s or its daemon belongs to another user", c->store);
-		ntr_err_todo(e, "use a store of your own (--store DIR or NTR_STORE)");
-	} else {
-		ntr_err_why(e, "cannot connect to the daemon of %s: %s", c->store, strerror(-r));
-	}
-	return r;
+	return ntr_sock_explain(c->store, r, e);
 }
 
 /* Two clients may start a daemon at once: the loser's finds the store locked ("busy") and the winner's is

@@ -9,7 +9,8 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <sys/mount.h>
+#include <linux/mount.h>
+#include <sys/syscall.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
@@ -155,16 +156,18 @@ static void check_overlay(const char *store, struct ntr_finding *f)
 }
 
 /* In a child: what a session of an ordinary user (or of root, without the user namespace) begins with. Exits
- * with 0, or the errno. */
+ * with 0, or the errno. The mount is attached nowhere: nothing can propagate out of the namespace. */
 static void try_namespaces(int flags)
 {
+	int fs, fd;
+
 	if (unshare(flags))
 		_exit(errno & 127);
-	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL))
+	fs = (int)syscall(SYS_fsopen, "tmpfs", 0);
+	if (fs < 0 || syscall(SYS_fsconfig, fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
 		_exit(errno & 127);
-	if (mount("none", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, NULL))
-		_exit(errno & 127);
-	_exit(0);
+	fd = (int)syscall(SYS_fsmount, fs, 0, 0);
+	_exit(fd < 0 ? errno & 127 : 0);
 }
 
 static int namespaces_errno(int flags)

@@ -71,14 +71,15 @@ struct check {
 static int dir_attrs_changed(struct check *c, int fd, const char *name, struct ntr_mdir *d, const struct statx *sx)
 {
 	struct ntr_marks marks;
+	bool touched;
 	uint64_t hash;
 	int r;
 
 	if (sx->stx_mode != d->mode || sx->stx_uid != d->uid || sx->stx_gid != d->gid)
 		return 1;
-	r = ntr_marks_read(fd, name, c->m->userxattr, &marks);
+	r = ntr_dirs_marks(fd, name, c->m->userxattr, &marks, &touched);
 	if (r)
-		return r == -EACCES || r == -ENOENT ? 1 : r;
+		return r == -ENOENT ? 1 : r;
 	hash = ntr_marks_hash(&marks);
 	ntr_marks_done(&marks);
 	return hash != d->xhash;

@@ -211,3 +211,21 @@ int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touch
 		r = -EIO;
 	return r;
 }
+
+/* An ordinary user may read user.* of what it owns only with r. */
+int ntr_dirs_marks(int dirfd, const char *name, bool userxattr, struct ntr_marks *ret, bool *ret_touched)
+{
+	uint32_t mode;
+	int path, r = ntr_marks_read(dirfd, name, userxattr, ret), r2;
+
+	*ret_touched = false;
+	if (r != -EACCES || !*name)
+		return r;
+	r = ntr_dirs_lend(dirfd, name, 0400, &path, &mode);
+	if (r)
+		return r;
+	*ret_touched = true;
+	r = ntr_marks_read(dirfd, name, userxattr, ret);
+	r2 = ntr_dirs_unlend(path, mode);
+	return r ? r : r2;
+}

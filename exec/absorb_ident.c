@@ -121,11 +121,30 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* Without a memo, an object that equals head's in every attribute is head's. */
-static bool looks_like(const struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in)
+/* Has head the object under all its names, and no other? */
+static int has_same_names(struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in)
 {
-	return w->full && !o->dir && o->nlink == 1 && in->nlink == 1 && o->mode == in->mode && o->rdev == in->rdev &&
-	       o->st.size == in->size && same_time(&o->mtime, &in->mtime);
+	uint32_t n = 0;
+
+	for (const struct ntr_aref *f = &o->ref; f; f = f->next, n++) {
+		const struct ntr_mentry *e = ntr_aref_entry(f);
+		uint64_t ino = 0;
+		uint8_t dtype;
+		int r = ntr_dirent_get(&w->head, f->dir->tree, ntr_me_name(f->dir, f->at), e->name_len, &ino, &dtype);
+
+		if (r || ino != in->ino)
+			return r == -ENOENT ? 0 : r;
+	}
+	return n == in->nlink;
+}
+
+/* Without a memo, an object that equals head's in every attribute is head's. */
+static int looks_like(struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in)
+{
+	if (!w->full || o->dir || o->mode != in->mode || o->rdev != in->rdev || o->st.size != in->size ||
+		!same_time(&o->mtime, &in->mtime))
+		return 0;
+	return has_same_names(w, o, in);
 }
 
 /* Marks that cannot be put on symlinks and special files in a user's mount: there, one that is what the commit has in
@@ -349,10 +368,12 @@ int ntr_arun_identify(struct ntr_arun *w)
 	TAILQ_FOREACH(o, &w->objs, link)
 		if (o->flags & NTR_AO_KNOWN)
 			take(w, o, o->tree);
-	TAILQ_FOREACH(o, &w->objs, link) {
-		r = identify(w, o);
-		if (r)
-			break;
-	}
-	return r;
+	/* Directories, parents first; then what is in them, which may have names in several. */
+	TAILQ_FOREACH(o, &w->objs, link)
+		if (o->dir && (r = identify(w, o)))
+			return r;
+	TAILQ_FOREACH(o, &w->objs, link)
+		if (!o->dir && (r = identify(w, o)))
+			return r;
+	return 0;
 }

@@ -150,6 +150,8 @@ int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touch
 /* Lends u+rwx / u+r to what name in dirfd is; returns the mode to give back to ntr_dirs_unlend. */
 int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode);
 int ntr_dirs_unlend(int fd, uint32_t mode);
+/* ntr_marks_read, lending r where it has to. */
+int ntr_dirs_marks(int dirfd, const char *name, bool userxattr, struct ntr_marks *ret, bool *ret_touched);
 
 /* Objects of a run. */
 struct ntr_aref { /* one name */

@@ -83,24 +83,10 @@ int ntr_aobj_restat(struct ntr_arun *w, struct ntr_aobj *o)
 	return 0;
 }
 
-/* An ordinary user may read user.* of a file only with r. */
-static int marks_locked(struct ntr_arun *w, struct ntr_aobj *o, int dirfd)
-{
-	uint32_t mode;
-	int path, r = ntr_dirs_lend(dirfd, ntr_aobj_name(o), 0400, &path, &mode), r2;
-
-	if (r)
-		return r;
-	r = ntr_marks_read(dirfd, ntr_aobj_name(o), w->memo->userxattr, &o->marks);
-	r2 = ntr_dirs_unlend(path, mode);
-	if (!r)
-		r = r2;
-	return r ? r : ntr_aobj_restat(w, o);
-}
-
 int ntr_aobj_marks(struct ntr_arun *w, struct ntr_aobj *o)
 {
 	const char *name = o->ref.dir ? ntr_aobj_name(o) : "";
+	bool touched = false;
 	int fd = w->memo->fd, r = 0;
 
 	if (o->flags & NTR_AO_MARKS)
@@ -108,9 +94,9 @@ int ntr_aobj_marks(struct ntr_arun *w, struct ntr_aobj *o)
 	if (o->ref.dir)
 		r = ntr_dirs_get(&w->dirs, o->ref.dir, &fd);
 	if (!r)
-		r = ntr_marks_read(fd, name, w->memo->userxattr, &o->marks);
-	if (r == -EACCES && o->ref.dir)
-		r = marks_locked(w, o, fd);
+		r = ntr_dirs_marks(fd, name, w->memo->userxattr, &o->marks, &touched);
+	if (!r && touched)
+		r = ntr_aobj_restat(w, o);
 	if (r)
 		return ntr_aobj_fail(w, o, r);
 	o->flags |= NTR_AO_MARKS;

@@ -31,7 +31,7 @@ static int parse(const char *text, struct rev *ret)
 	size_t n = at ? (size_t)(at - text) : tilde ? (size_t)(tilde - text) : strlen(text);
 
 	*ret = (struct rev){.back = false};
-	if ((at && tilde) || n > NTR_NAME_MAX)
+	if (!*text || (at && tilde) || n > NTR_NAME_MAX)
 		return -EINVAL;
 	memcpy(ret->session, text, n);
 	if (at)
@@ -70,7 +70,7 @@ static int resolve_word(struct ntr_ctl *c, const char *session, const char *word
 {
 	int r;
 
-	if (session && (!*word || !strcmp(word, "HEAD")))
+	if (session && !strcmp(word, "HEAD"))
 		return head_commit(c, session, ret, h, e);
 	r = ntr_session_name_check(word, NULL) ? -ENOENT : head_commit(c, word, ret, h, NULL);
 	if (r != -ENOENT)

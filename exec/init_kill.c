@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
+/* The default one has switch labels that clang warns about. */
+#define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
 
 struct ntr_pidset {

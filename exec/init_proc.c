@@ -16,6 +16,8 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+/* The default one has switch labels that clang warns about. */
+#define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
 
 enum { ENVIRON_MAX = 4 << 20, CHILDREN_MAX = 16 << 20 };

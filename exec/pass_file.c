@@ -310,7 +310,7 @@ static bool is_dots(const char *name)
 static ssize_t add_entry(
         fuse_req_t req, fuse_ino_t ino, const struct dirent *d, char *buf, size_t room, bool plus)
 {
-	struct fuse_entry_param e = {.attr = {.st_ino = d->d_ino, .st_mode = DTTOIF(d->d_type)}};
+	struct fuse_entry_param e = {.attr = {.st_ino = d->d_ino, .st_mode = (mode_t)d->d_type << 12}};
 	size_t n;
 	int r;
 

@@ -6,6 +6,8 @@
 
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
+/* The default one has switch labels that clang warns about. */
+#define HASH_FUNCTION HASH_FNV
 #include <uthash.h>
 
 /* ---- pass_inode.c: what the kernel knows by number ---- */

@@ -46,8 +46,11 @@ static int make_dir(const char *path, struct ntr_err *e)
 {
 	int r = ntr_mkdir_p(path, 0700);
 
-	if (r)
-		return ntr_err_set(e, r, "make the folder '%s'", path);
+	if (r) {
+		ntr_err_set(e, r, "make the folder '%s'", path);
+		ntr_err_todo(e, "use a store elsewhere (--store DIR or NTR_STORE)");
+		return r;
+	}
 	r = check_free(path, e);
 	if (!r && chmod(path, 0700))
 		r = ntr_err_set(e, -errno, "make '%s' private", path);

@@ -30,7 +30,8 @@ keys=/usr/share/keyrings/debian-archive-keyring.gpg
 [ -f "$keys" ] || give_up "no $keys"
 mkdir -p "$tmp/lists/partial" "$tmp/cache/archives/partial" "$tmp/src"
 chmod 755 "$tmp" "$tmp/src"
-apt_opts=(-q -o Dir::Etc::sourcelist="$tmp/list.sources" -o Dir::Etc::sourceparts=/dev/null
+# Check-Valid-Until: a mirror that stands still serves an index whose date has passed; it is signed all the same.
+apt_opts=(-q -o Acquire::Check-Valid-Until=false -o Dir::Etc::sourcelist="$tmp/list.sources" -o Dir::Etc::sourceparts=/dev/null
 	-o Dir::State::lists="$tmp/lists" -o Dir::Cache="$tmp/cache" -o APT::Sandbox::User=root)
 version=
 for suite in testing unstable; do

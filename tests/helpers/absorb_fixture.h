@@ -10,7 +10,6 @@
 #include "fs/versions.h"
 #include "manifest.h"
 
-#include <bsd/unistd.h>
 #include <sched.h>
 #include <grp.h>
 #include <pwd.h>
@@ -110,7 +109,7 @@ static inline void afx_hold(const struct afixture *f, const char *o, int sock)
 
 	/* Above all the driver's /dev/fuse: a copy here would outlive the driver, and what waits for it. */
 	sock = dup2(sock, 3);
-	closefrom(4);
+	close_range(4, ~0u, 0);
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		_exit(2);
 	afx_write("/proc/self/setgroups", "deny");

@@ -360,6 +360,7 @@ static inline void th_drain(int fd, char *buf, size_t size)
 /* The rest of a call whose "started" has been read. */
 static inline void th_finish(struct th *t, struct th_call *c, struct th_result *ret)
 {
+	json_decref(ret->reply);
 	ret->reply = th_wait(t, c->req);
 	ret->code = (int)ntr_json_int(ret->reply, "code", -1);
 	ret->signal = (int)ntr_json_int(ret->reply, "signal", -1);

@@ -126,7 +126,8 @@ static int group(void)
 
 int main(void)
 {
-	int r = geteuid() ? 0 : group();
+	/* The user first: a process that has had threads of RocksDB forks badly. */
+	int r = afx_as_user(group);
 
-	return r ? r : afx_as_user(group);
+	return r || geteuid() ? r : group();
 }

@@ -17,10 +17,13 @@ static int teardown(void **state)
 	return 0;
 }
 
+/* A look with another memo lends rights as well, which this one has to see once. */
 static void absorbs(struct afixture *f)
 {
 	assert_int_equal(ntr_absorb_check(f->memo), 1);
 	assert_true(afx_absorb(f));
+	assert_false(afx_absorb_as(f, false));
+	assert_int_equal(ntr_absorb_check(f->memo), 0);
 }
 
 static void base(struct afixture *f)
