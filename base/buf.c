@@ -20,6 +20,8 @@ int ntr_buf_reserve(struct ntr_buf *b, size_t n)
 		return b->err;
 	if (b->cap - b->len >= n)
 		return 0;
+	if (n > SIZE_MAX / 4 - b->len) /* the doubling below would wrap */
+		return b->err = -ENOMEM;
 	while (cap - b->len < n)
 		cap *= 2;
 	p = realloc(b->data, cap);

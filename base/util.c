@@ -119,9 +119,12 @@ int ntr_read_file(int dirfd, const char *path, size_t max, char **ret_data, size
 int ntr_mkdir_p(const char *path, mode_t mode)
 {
 	ntr_autofree char *p = strdup(path);
+	struct stat st;
 
 	if (!p)
 		return -ENOMEM;
+	if (!*p)
+		return -ENOENT;
 	for (char *s = p + 1; *s; s++) {
 		if (*s != '/')
 			continue;
@@ -130,9 +133,11 @@ int ntr_mkdir_p(const char *path, mode_t mode)
 			return -errno;
 		*s = '/';
 	}
-	if (mkdir(p, mode) && errno != EEXIST)
+	if (!mkdir(p, mode))
+		return 0;
+	if (errno != EEXIST || stat(p, &st))
 		return -errno;
-	return 0;
+	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
 static int rm_children(int dirfd, const char *name, dev_t dev)

@@ -1,12 +1,16 @@
 # Warnings are errors, with gcc and clang alike.
 add_compile_options(
   -Wall -Wextra -Werror=all -Werror=extra -Werror=shadow -Werror=conversion -Werror=sign-conversion
-  -Werror=undef -Werror=strict-prototypes -Werror=old-style-definition -Werror=missing-prototypes
-  -Werror=missing-declarations -Werror=implicit-function-declaration -Werror=incompatible-pointer-types
-  -Werror=int-conversion -Werror=return-type -Werror=uninitialized -Werror=format=2 -Werror=format-security
-  -Werror=write-strings -Werror=cast-qual -Werror=pointer-arith -Werror=nested-externs -Werror=redundant-decls
+  -Werror=undef
+  -Werror=missing-declarations
+  -Werror=return-type -Werror=uninitialized -Werror=format=2 -Werror=format-security
+  -Werror=write-strings -Werror=cast-qual -Werror=pointer-arith -Werror=redundant-decls
   -Werror=vla -Werror=switch -Werror=implicit-fallthrough -Werror=unused -Werror=null-dereference
   -Wno-missing-field-initializers -Wno-sign-compare)
+foreach(flag strict-prototypes old-style-definition missing-prototypes implicit-function-declaration
+    incompatible-pointer-types int-conversion nested-externs)
+  add_compile_options($<$<COMPILE_LANGUAGE:C>:-Werror=${flag}>)
+endforeach()
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
   add_compile_options(-Werror=logical-op -Werror=duplicated-cond)
 endif()

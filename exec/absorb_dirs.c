@@ -30,18 +30,37 @@ int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint3
 	return 0;
 }
 
-int ntr_dirs_unlend(int fd, uint32_t mode)
+int ntr_dirs_unlend(int fd, uint32_t mode, uint32_t bits)
 {
 	char proc[32];
-	int r;
+	struct stat st;
+	int r = 0;
 
 	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-	r = fchmodat(AT_FDCWD, proc, mode, 0) ? -errno : 0;
+	/* A mode that the session has set meanwhile is its own. */
+	if (fstat(fd, &st) || ((st.st_mode & 07777) == (mode | bits) && fchmodat(AT_FDCWD, proc, mode, 0)))
+		r = -errno;
 	close(fd);
 	return r;
 }
 
-/* A directory's ctime moved because its mode was lent: that is no change of the session's. */
+static void give_back(int fd, uint32_t mode)
+{
+	struct stat st;
+
+	if (!fstat(fd, &st) && (st.st_mode & 07777) == (mode | 0700))
+		fchmod(fd, mode);
+}
+
+/* A directory's ctime moved because its mode was lent: that is no change of the session's. But one that had moved
+ * before has to be found still. */
+static bool is_known(const struct ntr_mdir *d, int dirfd, const char *name)
+{
+	struct statx sx;
+
+	return !ntr_statx_at(dirfd, name, &sx) && ntr_mstat_of(&sx).ctime == d->st.ctime;
+}
+
 static void forget_touch(struct ntr_mdir *d, int fd)
 {
 	struct statx sx;
@@ -58,8 +77,9 @@ static void slot_close(struct ntr_dirs *c, int i)
 	if (!d)
 		return;
 	if (c->slot[i].restore != UINT32_MAX) {
-		fchmod(fd, c->slot[i].restore);
-		forget_touch(d, fd);
+		give_back(fd, c->slot[i].restore);
+		if (c->slot[i].known)
+			forget_touch(d, fd);
 	}
 	close(fd);
 	d->slot = -1;
@@ -69,11 +89,16 @@ static void slot_close(struct ntr_dirs *c, int i)
 
 void ntr_dirs_init(struct ntr_dirs *c, int root_fd, struct ntr_mdir *root)
 {
+	struct stat st;
+
 	*c = (struct ntr_dirs){.root_fd = root_fd, .root = root, .root_restore = UINT32_MAX};
 	for (int i = 0; i < NTR_DIRS_OPEN; i++)
 		c->slot[i].fd = -1;
-	if (is_locked(root) && !fchmod(root_fd, (root->mode | 0700) & 07777))
-		c->root_restore = root->mode & 07777;
+	c->root_known = is_known(root, root_fd, "");
+	/* What the root's mode is now counts, not what is known of it. */
+	if (geteuid() && !fstat(root_fd, &st) && (st.st_mode & 0500) != 0500 &&
+		!fchmod(root_fd, (st.st_mode | 0700) & 07777))
+		c->root_restore = st.st_mode & 07777;
 }
 
 void ntr_dirs_done(struct ntr_dirs *c)
@@ -81,8 +106,9 @@ void ntr_dirs_done(struct ntr_dirs *c)
 	for (int i = 0; i < NTR_DIRS_OPEN; i++)
 		slot_close(c, i);
 	if (c->root_restore != UINT32_MAX) {
-		fchmod(c->root_fd, c->root_restore);
-		forget_touch(c->root, c->root_fd);
+		give_back(c->root_fd, c->root_restore);
+		if (c->root_known)
+			forget_touch(c->root, c->root_fd);
 	}
 }
 
@@ -110,7 +136,7 @@ static int open_locked(int parent, const char *name, int *ret_fd, uint32_t *ret_
 	*ret_fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (*ret_fd < 0) {
 		r = -errno;
-		ntr_dirs_unlend(path, *ret_restore);
+		ntr_dirs_unlend(path, *ret_restore, 0700);
 		return r;
 	}
 	close(path);
@@ -134,16 +160,19 @@ static int get_one(struct ntr_dirs *c, struct ntr_mdir *d, int *ret_fd)
 	struct ntr_mdir *p = d->parent;
 	int parent = p->parent ? c->slot[p->slot].fd : c->root_fd, fd, i, r;
 	uint32_t restore;
+	bool known;
 
 	if (p->parent)
 		c->slot[p->slot].used = ++c->tick;
 	i = free_slot(c);
+	known = is_locked(d) && is_known(d, parent, ntr_me_name(p, d->at));
 	r = open_dir(parent, d, &fd, &restore);
 	if (r)
 		return r;
 	c->slot[i].dir = d;
 	c->slot[i].fd = fd;
 	c->slot[i].restore = restore;
+	c->slot[i].known = known;
 	c->slot[i].used = ++c->tick;
 	d->slot = (int16_t)i;
 	*ret_fd = fd;
@@ -207,7 +236,7 @@ int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touch
 	*ret_touched = true;
 	*ret_fd = openat(dirfd, name, flags);
 	r = *ret_fd < 0 ? -errno : 0;
-	if (ntr_dirs_unlend(path, mode) && !r)
+	if (ntr_dirs_unlend(path, mode, 0400) && !r)
 		r = -EIO;
 	return r;
 }
@@ -226,6 +255,6 @@ int ntr_dirs_marks(int dirfd, const char *name, bool userxattr, struct ntr_marks
 		return r;
 	*ret_touched = true;
 	r = ntr_marks_read(dirfd, name, userxattr, ret);
-	r2 = ntr_dirs_unlend(path, mode);
+	r2 = ntr_dirs_unlend(path, mode, 0400);
 	return r ? r : r2;
 }

@@ -85,6 +85,8 @@ static int beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inod
 	uint64_t ino;
 	int r;
 
+	if (to && to[0] != '/' && !o->dir && !(o->marks.flags & NTR_MARK_METACOPY))
+		to = NULL; /* see redirect_holds */
 	ret->ino = 0;
 	if (to && to[0] == '/')
 		r = ntr_path_lookup(&w->base, to, &ino);
@@ -103,17 +105,13 @@ static int beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inod
 	return r;
 }
 
-/* A file whose redirect is a name was perhaps moved on since it got it (only metacopy files have theirs kept up to
- * date): believed where upper covers that name. */
-static int redirect_holds(const struct ntr_aobj *o)
+/* Does what lies beneath a file by its redirect tell who it is? Metacopy files have theirs kept up to date; of others
+ * only a path still holds: a name means the parent that the file had when it got it. */
+static bool redirect_holds(const struct ntr_aobj *o)
 {
-	const char *to = o->marks.redirect;
-	int64_t i;
-
-	if (!to || to[0] == '/' || o->marks.flags & NTR_MARK_METACOPY)
-		return 1;
-	i = ntr_mdir_find(o->ref.dir, to, strlen(to), UINT32_MAX);
-	return i < -1 ? (int)i : i >= 0;
+	if (o->marks.flags & NTR_MARK_METACOPY)
+		return true;
+	return o->marks.flags & NTR_MARK_ORIGIN && o->marks.redirect && o->marks.redirect[0] == '/';
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
@@ -232,7 +230,6 @@ static int try_born(struct ntr_arun *w, struct ntr_aobj *o)
 
 static int identify_file(struct ntr_arun *w, struct ntr_aobj *o)
 {
-	const unsigned copied = NTR_MARK_ORIGIN | NTR_MARK_METACOPY;
 	struct ntr_inode under;
 	int r;
 
@@ -243,12 +240,8 @@ static int identify_file(struct ntr_arun *w, struct ntr_aobj *o)
 		o->data_of = under.ino;
 	if (r || o->flags & NTR_AO_KNOWN)
 		return r;
-	if (under.ino && under.nlink == 1 && o->marks.flags & copied &&
-		(o->marks.redirect || o->marks.flags & NTR_MARK_METACOPY)) {
-		r = redirect_holds(o);
-		if (r > 0)
-			r = try_take(w, o, under.ino);
-	}
+	if (under.ino && under.nlink == 1 && redirect_holds(o))
+		r = try_take(w, o, under.ino);
 	if (!r)
 		r = try_places(w, o, under.ino);
 	if (!r)

@@ -132,15 +132,16 @@ struct ntr_dirs {
 	int root_fd;
 	struct ntr_mdir *root;
 	uint32_t root_restore;
+	bool root_known;
 	uint64_t tick;
 	struct {
 		struct ntr_mdir *dir;
 		int fd;
 		uint32_t restore; /* mode to set again; UINT32_MAX: none */
+		bool known;       /* its ctime was what the memo has */
 		uint64_t used;
 	} slot[NTR_DIRS_OPEN];
 };
-/* root->mode must be set. */
 void ntr_dirs_init(struct ntr_dirs *c, int root_fd, struct ntr_mdir *root);
 void ntr_dirs_done(struct ntr_dirs *c);
 /* Descriptor of d, readable and searchable, the cache's own: valid until the next call. */
@@ -149,7 +150,7 @@ int ntr_dirs_get(struct ntr_dirs *c, struct ntr_mdir *d, int *ret_fd);
 int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touched);
 /* Lends u+rwx / u+r to what name in dirfd is; returns the mode to give back to ntr_dirs_unlend. */
 int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode);
-int ntr_dirs_unlend(int fd, uint32_t mode);
+int ntr_dirs_unlend(int fd, uint32_t mode, uint32_t bits);
 /* ntr_marks_read, lending r where it has to. */
 int ntr_dirs_marks(int dirfd, const char *name, bool userxattr, struct ntr_marks *ret, bool *ret_touched);
 

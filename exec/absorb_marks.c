@@ -1,7 +1,8 @@
 /* Extended attributes of an object of upper: overlayfs's marks, and those that are the user's.
  *
  * overlayfs keeps its own under trusted.overlay. (user.overlay. in a user's mount) and shows a user's attribute of that
- * name as PREFIXoverlay.NAME, as the versions mount does with both prefixes: so one level of escape is taken off here. */
+ * name, which it keeps as PREFIXoverlay.NAME, without the "overlay.": so one level of escape is taken off here. The other
+ * prefix means nothing to it. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -40,14 +41,13 @@ static const char *mark_of(const char *name, bool userxattr)
 }
 
 /* The name that the tree has it under, in fresh memory. */
-static char *plain_name(const char *name)
+static char *plain_name(const char *name, bool userxattr)
 {
-	for (size_t i = 0; i < NTR_COUNT(prefixes); i++) {
-		size_t n = strlen(prefixes[i]);
+	const char *p = prefixes[userxattr];
+	size_t n = strlen(p);
 
-		if (!strncmp(name, prefixes[i], n) && !strncmp(name + n, "overlay.", 8))
-			return ntr_sprintf("%s%s", prefixes[i], name + n + 8);
-	}
+	if (!strncmp(name, p, n) && !strncmp(name + n, "overlay.", 8))
+		return ntr_sprintf("%s%s", p, name + n + 8);
 	return strdup(name);
 }
 
@@ -91,7 +91,7 @@ static int add(struct reader *rd, const char *name)
 
 	if (r)
 		return r == -ENODATA ? 0 : r;
-	x.name = plain_name(name);
+	x.name = plain_name(name, rd->userxattr);
 	if (x.name && m->n == rd->cap) {
 		size_t cap = rd->cap ? rd->cap * 2 : 4;
 		void *v = realloc(m->v, cap * sizeof *m->v);

@@ -108,8 +108,12 @@ int ntr_aobj_marks(struct ntr_arun *w, struct ntr_aobj *o)
 int ntr_memo_root_marks(struct ntr_memo *m)
 {
 	struct ntr_marks marks;
-	int r = ntr_marks_read(m->fd, "", m->userxattr, &marks);
+	struct ntr_dirs dirs;
+	int r;
 
+	ntr_dirs_init(&dirs, m->fd, m->cur->root);
+	r = ntr_marks_read(m->fd, "", m->userxattr, &marks);
+	ntr_dirs_done(&dirs);
 	if (r)
 		return r;
 	m->cur->root->xhash = ntr_marks_hash(&marks);

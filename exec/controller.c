@@ -157,26 +157,35 @@ int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, str
 
 void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct ntr_live_options *ret)
 {
-	*ret = (struct ntr_live_options){
-	        .init_path = c->init_path, .versions_path = c->versions_path, .session = h->name};
+	*ret = (struct ntr_live_options){.init_path = c->init_path,
+	        .full_path = c->mounts[NTR_VMOUNT_FULL].path,
+	        .plain_path = c->mounts[NTR_VMOUNT_PLAIN].path,
+	        .session = h->name};
 }
 
+static int mount_versions(struct ntr_ctl *c, int i, struct ntr_err *e)
+{
+	struct ntr_versions_options o = {
+	        .uring = c->o.uring != 0, .sched_idle = 1, .fuse_fd = -1, .plain = i == NTR_VMOUNT_PLAIN};
+	struct ntr_vmount *m = &c->mounts[i];
+
+	if (m->v && ntr_versions_alive(m->v))
+		return 0;
+	if (m->v)
+		ntr_versions_stop(ntr_steal_ptr(m->v));
+	if (mkdir(m->path, 0700) && errno != EEXIST)
+		return ntr_err_set(e, -errno, "make %s", m->path);
+	return ntr_versions_start(c->store, m->path, &o, &m->v, e);
+}
+
+/* Both, before the first supervisor starts: it sees the mounts of that moment. */
 int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e)
 {
-	struct ntr_versions_options o = {.uring = c->o.uring != 0, .sched_idle = 1, .fuse_fd = -1};
 	int r = 0;
 
 	pthread_mutex_lock(&c->m);
-	if (c->versions && !ntr_versions_alive(c->versions)) {
-		ntr_versions_stop(c->versions);
-		c->versions = NULL;
-	}
-	if (!c->versions) {
-		if (mkdir(c->versions_path, 0700) && errno != EEXIST)
-			r = ntr_err_set(e, -errno, "make %s", c->versions_path);
-		if (!r)
-			r = ntr_versions_start(c->store, c->versions_path, &o, &c->versions, e);
-	}
+	for (int i = 0; i < NTR_VMOUNTS && !r; i++)
+		r = mount_versions(c, i, e);
 	pthread_mutex_unlock(&c->m);
 	return r;
 }
@@ -283,18 +292,31 @@ static int trash_orphan(void *user, uint64_t sid, uint64_t n)
 	return 0;
 }
 
-static int detach_dead_mount(struct ntr_ctl *c, struct ntr_err *e)
+static int detach_dead_mount(const char *path, struct ntr_err *e)
 {
-	for (int i = 0; i < 16 && ntr_mount_is_dead(c->versions_path); i++) {
-		int r = ntr_mount_detach(c->versions_path);
+	for (int i = 0; i < 16 && ntr_mount_is_dead(path); i++) {
+		int r = ntr_mount_detach(path);
 
 		if (r) {
-			ntr_err_set(e, r, "unmount what a dead daemon left at %s", c->versions_path);
-			return ntr_err_todo(e, "run `fusermount3 -u -z %s`, or as root `umount -l %s`",
-			        c->versions_path, c->versions_path);
+			ntr_err_set(e, r, "unmount what a dead daemon left at %s", path);
+			return ntr_err_todo(
+			        e, "run `fusermount3 -u -z %s`, or as root `umount -l %s`", path, path);
 		}
 	}
 	return 0;
+}
+
+static int name_mounts(struct ntr_ctl *c, struct ntr_err *e)
+{
+	static const char *const names[NTR_VMOUNTS] = {
+	        [NTR_VMOUNT_FULL] = "versions", [NTR_VMOUNT_PLAIN] = "plain"};
+	int r = 0;
+
+	for (int i = 0; i < NTR_VMOUNTS && !r; i++) {
+		c->mounts[i].path = ntr_sprintf("%s/%s", ntr_store_path(c->store), names[i]);
+		r = c->mounts[i].path ? detach_dead_mount(c->mounts[i].path, e) : -ENOMEM;
+	}
+	return r;
 }
 
 int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_ctl **ret, struct ntr_err *e)
@@ -314,12 +336,8 @@ int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_
 	r = ntr_store_open(store, &so, &c->store, e);
 	if (!r) {
 		c->init_path = strdup(o->init_path);
-		c->versions_path = ntr_sprintf("%s/versions", ntr_store_path(c->store));
-		if (!c->init_path || !c->versions_path)
-			r = ntr_err_set(e, -ENOMEM, "open the store %s", store);
+		r = c->init_path ? name_mounts(c, e) : -ENOMEM;
 	}
-	if (!r)
-		r = detach_dead_mount(c, e);
 	if (!r) {
 		ntr_session_each(c->store, recover_one, c);
 		ntr_upper_each(c->store, trash_orphan, c);
@@ -369,8 +387,9 @@ void ntr_ctl_close(struct ntr_ctl *c)
 		pthread_join(c->sweeper, NULL);
 	}
 	ntr_ctl_served_end(c, false);
-	if (c->versions)
-		ntr_versions_stop(c->versions);
+	for (int i = 0; i < NTR_VMOUNTS; i++)
+		if (c->mounts[i].v)
+			ntr_versions_stop(c->mounts[i].v);
 	HASH_ITER (hh, c->sessions, s, next) {
 		HASH_DEL(c->sessions, s);
 		ntr_state_free(s->state);
@@ -381,7 +400,8 @@ void ntr_ctl_close(struct ntr_ctl *c)
 	if (c->store)
 		ntr_store_close(c->store);
 	free(c->init_path);
-	free(c->versions_path);
+	for (int i = 0; i < NTR_VMOUNTS; i++)
+		free(c->mounts[i].path);
 	pthread_cond_destroy(&c->sweep_cond);
 	pthread_mutex_destroy(&c->m);
 	free(c);

@@ -130,7 +130,7 @@ static int cat_tree(const struct ntr_snap *snap, const char *path, int out, uint
 	if (!S_ISREG(in->mode))
 		return -EINVAL;
 	*ret_mode = in->mode;
-	return ntr_file_to_fd(snap, in, out);
+	return ntr_file_to_stream(snap, in, out);
 }
 
 int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,

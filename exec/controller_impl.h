@@ -54,11 +54,18 @@ enum ntr_ctl_op {
 	NTR_OP_COUNT
 };
 
+/* The store's trees are mounted twice: the view of a tree without any extended attribute lies over the mount
+ * that never has to be asked for one. */
+enum { NTR_VMOUNT_FULL, NTR_VMOUNT_PLAIN, NTR_VMOUNTS };
+
 struct ntr_ctl {
 	struct ntr_store *store;
 	struct ntr_ctl_options o;
-	char *init_path, *versions_path;
-	struct ntr_versions *versions;
+	char *init_path;
+	struct ntr_vmount {
+		char *path;
+		struct ntr_versions *v; /* NULL: not mounted (yet) */
+	} mounts[NTR_VMOUNTS];
 	pthread_mutex_t m; /* guards sessions, versions, binds */
 	struct ntr_sess *sessions;
 	unsigned running;          /* calls under way */

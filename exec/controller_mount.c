@@ -172,7 +172,8 @@ static int commit_tree_fd(
 		r = ntr_ctl_versions(c, e);
 	if (r)
 		goto out;
-	snprintf(path, sizeof path, "%s/%016llx", c->versions_path, (unsigned long long)at.root);
+	snprintf(path, sizeof path, "%s/%016llx", c->mounts[NTR_VMOUNT_FULL].path,
+	        (unsigned long long)at.root);
 	*ret = (int)syscall(SYS_open_tree, AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
 	if (*ret < 0)
 		r = ntr_err_set(e, -errno, "mount %s", rev);

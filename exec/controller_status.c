@@ -34,23 +34,39 @@ static void add_own(struct ntr_ctl *c, json_t *ops)
 	}
 }
 
+/* Counts add up over the mounts; the times shown are of the mount that serves most. */
+static int add_fuse_op(void *user, const char *op, uint64_t count, double p50_us, double p99_us)
+{
+	json_t *ops = user, *have = json_object_get(ops, op);
+	json_int_t n = have ? ntr_json_int(have, "count", 0) : 0;
+
+	if (!have || (json_int_t)count > n)
+		add_op(ops, op, count, p50_us, p99_us);
+	return json_object_set_new(json_object_get(ops, op), "count", json_integer(n + (json_int_t)count));
+}
+
 static void add_fuse(struct ntr_ctl *c, json_t *o)
 {
-	json_t *ops = json_object();
+	const char *transport = "none (nothing is mounted)";
 	uint64_t inodes = 0, bytes = 0;
+	json_t *ops = json_object();
 
 	add_own(c, ops);
 	pthread_mutex_lock(&c->m);
-	if (c->versions) {
-		bool ring = ntr_versions_transport(c->versions) == NTR_TRANSPORT_URING;
+	for (int i = 0; i < NTR_VMOUNTS; i++) {
+		struct ntr_versions *v = c->mounts[i].v;
+		uint64_t k = 0, b = 0;
 
-		json_object_set_new(o, "transport", json_string(ring ? "io_uring" : "/dev/fuse"));
-		ntr_versions_stats(c->versions, add_op, ops);
-		ntr_versions_table(c->versions, &inodes, &bytes);
-	} else {
-		json_object_set_new(o, "transport", json_string("none (nothing is mounted)"));
+		if (!v)
+			continue;
+		transport = ntr_versions_transport(v) == NTR_TRANSPORT_URING ? "io_uring" : "/dev/fuse";
+		ntr_versions_stats(v, add_fuse_op, ops);
+		ntr_versions_table(v, &k, &b);
+		inodes += k;
+		bytes += b;
 	}
 	pthread_mutex_unlock(&c->m);
+	json_object_set_new(o, "transport", json_string(transport));
 	json_object_set_new(o, "ops", ops);
 	json_object_set_new(o, "fuse_inodes", json_integer((json_int_t)inodes));
 	json_object_set_new(o, "fuse_table_bytes", json_integer((json_int_t)bytes));

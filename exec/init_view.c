@@ -86,20 +86,28 @@ static int replace_in_turn(struct ntr_init *in, int mount, struct ntr_err *e)
 	return r;
 }
 
+static void close_mount(int *mount)
+{
+	ntr_closep(mount);
+	*mount = -1;
+}
+
 /* The old mount is held until a child lets go of it: the last one to do so waits for the whole overlay to be
- * taken apart, which with 50,000 cached entries lasts a second. */
-static int replace(struct ntr_init *in, int mount, struct ntr_err *e)
+ * taken apart, which with 50,000 cached entries lasts a second. The new one is let go before: in the child,
+ * the descriptor would make it look used for a moment. */
+static int replace(struct ntr_init *in, int *mount, struct ntr_err *e)
 {
 	ntr_autoclose int old = open(in->wsroot, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	int r;
 
 	if (old < 0)
 		return ntr_err_set(e, -errno, "open %s", in->wsroot);
-	r = ntr_view_attach(mount, in->wsroot, true, e);
+	r = ntr_view_attach(*mount, in->wsroot, true, e);
 	if (!r && (r = ntr_view_detach(in->wsroot, true)))
 		return ntr_err_set(e, r, "take the old view off %s", in->wsroot);
 	if (r == -EINVAL)
-		r = replace_in_turn(in, mount, e);
+		r = replace_in_turn(in, *mount, e);
+	close_mount(mount);
 	if (!r)
 		ntr_inithelper_close(in, ntr_steal_fd(&old));
 	return r;
@@ -107,7 +115,7 @@ static int replace(struct ntr_init *in, int mount, struct ntr_err *e)
 
 /* The check and the exchange happen while every process stands still: between them nobody can step into the
  * old view, where what he writes would be lost. 1: busy. */
-static int fold_view(struct ntr_init *in, int mount, struct ntr_err *e)
+static int fold_view(struct ntr_init *in, int *mount, struct ntr_err *e)
 {
 	bool frozen_before = in->frozen.n > 0;
 	int r = ntr_view_busy(in->wsroot);
@@ -135,7 +143,7 @@ void ntr_init_fold(struct ntr_init *in, struct ntr_initreq *rq)
 		ntr_init_error(in, rq->req, &e);
 		return;
 	}
-	r = ntr_inithelper_release(in, false) ? fold_view(in, mount, &e) : 1;
+	r = ntr_inithelper_release(in, false) ? fold_view(in, &mount, &e) : 1;
 	ntr_inithelper_resume(in);
 	if (r > 0) {
 		ntr_init_send(in, rq->req, json_pack("{s:b}", "busy", 1), NULL, 0);
@@ -167,7 +175,7 @@ int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_
 	int r;
 
 	ntr_inithelper_release(in, true);
-	r = replace(in, job->mount_fd, e);
+	r = replace(in, &job->mount_fd, e);
 	if (!r)
 		keep_upper(in, ntr_steal_fd(&job->upper_fd));
 	ntr_inithelper_resume(in);

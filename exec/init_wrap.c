@@ -19,11 +19,9 @@
  * or RETURN would be undone at its end (ignoring them is not). Where a sourced file replaces the trap
  * instead, the state is still taken if the script comes to its end.
  *
- * Known limits: `exec CMD` leaves no state; syntax errors say "eval:" where bash -c says "-c:"; set -x shows
- * one more
- * "+"; a
- * script that closes descriptor 10 loses the state and sees one message about it; in posix mode `trap` cannot
- * be a function, so an EXIT trap there costs the state when `exit` ends the script. */
+ * Known limits: `exec CMD` leaves no state. Syntax errors say "eval:" where bash -c says "-c:". set -x shows
+ * one more "+". A script that closes descriptor 10 loses the state and sees one message about it. In posix
+ * mode `trap` cannot be a function, so an EXIT trap there costs the state when `exit` ends the script. */
 #include "init.h"
 
 #include "../base/buf.h"

@@ -6,12 +6,14 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-static int open_lower(const struct ntr_live_options *o, uint64_t root, int *ret, struct ntr_err *e)
+static int open_lower(
+        const struct ntr_live_options *o, uint64_t root, bool plain, int *ret, struct ntr_err *e)
 {
 	char path[4200];
 	int fd;
 
-	snprintf(path, sizeof path, "%s/%016llx", o->versions_path, (unsigned long long)root);
+	snprintf(path, sizeof path, "%s/%016llx", plain ? o->plain_path : o->full_path,
+	        (unsigned long long)root);
 	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {
 		ntr_err_set(e, -errno, "open the commit's tree %s", path);
@@ -50,7 +52,7 @@ static int start_supervisor(
 	ntr_autoclose int lower = -1;
 	int fds[3], r;
 
-	r = open_lower(o, h->root, &lower, e);
+	r = open_lower(o, h->root, !h->xattrs, &lower, e);
 	if (!r)
 		r = ntr_initlink_spawn(o->init_path, &l->link, e);
 	if (r)
@@ -201,7 +203,7 @@ static int prepare_next(struct ntr_live *l, struct ntr_head *h, const struct ntr
         const struct ntr_commit *to, struct ntr_upper *next, int *ret_lower, struct ntr_err *e)
 {
 	uint64_t root = to ? to->root : h->root;
-	int r = open_lower(o, root, ret_lower, e);
+	int r = open_lower(o, root, !(to ? to->xattrs : h->xattrs), ret_lower, e);
 
 	if (!r)
 		r = ntr_upper_make(l->store, h->sid, h->last_upper + 1, root, next, e);

@@ -22,8 +22,10 @@ struct ntr_live {
 };
 
 struct ntr_live_options {
-	const char *init_path, *versions_path; /* ntr-init; where the versions mount is */
-	const char *session;                   /* for messages */
+	const char *init_path; /* ntr-init */
+	const char *full_path,
+	        *plain_path; /* the versions mounts; plain serves trees without extended attributes */
+	const char *session; /* for messages */
 };
 
 /* Brings h's session up: a new upper on its head, recorded in the store before the first process can start. h

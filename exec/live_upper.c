@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -17,6 +18,14 @@ static void dir_name(uint64_t sid, uint64_t n, const char *rest, char buf[96])
 
 static int set_root_xattr(void *user, const char *name, const uint8_t *val, size_t len)
 {
+	const char *mark = geteuid() == 0 ? "trusted.overlay." : "user.overlay.";
+	char escaped[XATTR_NAME_MAX + 16];
+
+	/* The session's own attribute of a name that overlayfs takes for its marks is kept with one more "overlay.". */
+	if (!strncmp(name, mark, strlen(mark))) {
+		snprintf(escaped, sizeof escaped, "%soverlay.%s", mark, name + strlen(mark));
+		name = escaped;
+	}
 	/* A user may not set trusted.* or an ACL the filesystem lacks: absorb then sees no such attribute in
 	 * upper, and leaves the tree's alone only if it was never there; so failing here is right. */
 	return fsetxattr(*(int *)user, name, val, len, 0) ? -errno : 0;
@@ -93,13 +102,41 @@ int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_
 	return 0;
 }
 
+/* An ordinary user whose workspace denies its owner to read it: it is lent the right for the moment of the open. */
+static int open_locked(int dirfd, const char *name, int *ret)
+{
+	ntr_autoclose int path = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	char proc[32];
+	struct stat st;
+	int r = 0;
+
+	if (path < 0 || fstat(path, &st))
+		return -errno;
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", path);
+	if (fchmodat(AT_FDCWD, proc, (st.st_mode | S_IRWXU) & 07777, 0))
+		return -errno;
+	*ret = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*ret < 0)
+		r = -errno;
+	if (fchmodat(AT_FDCWD, proc, st.st_mode & 07777, 0) && !r) {
+		r = -errno;
+		ntr_closep(ret);
+	}
+	return r;
+}
+
 int ntr_upper_open(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_upper *ret)
 {
 	char name[96];
-	int fd;
+	int fd, r;
 
 	dir_name(sid, n, "/u", name);
 	fd = openat(ntr_store_dirfd(s), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0 && errno == EACCES) {
+		r = open_locked(ntr_store_dirfd(s), name, &fd);
+		if (r)
+			return r;
+	}
 	if (fd < 0)
 		return -errno;
 	*ret = (struct ntr_upper){.sid = sid, .n = n, .fd = fd, .work_fd = -1};

@@ -36,24 +36,13 @@ int ntr_commit_get(struct ntr_store *s, uint64_t id, struct ntr_commit *ret, str
 
 /* ---- committing ---- */
 
-struct counts {
-	int64_t inodes, bytes;
-};
-
 static int count_diff(void *user, const uint8_t *key, size_t klen, const uint8_t *old, size_t old_len,
-        const uint8_t *new, size_t new_len)
+        const uint8_t *now, size_t now_len)
 {
-	struct counts *c = user;
-	int64_t bytes;
-
-	if (old && ntr_inode_count(key, klen, old, old_len, &bytes)) {
-		c->inodes--;
-		c->bytes -= bytes;
-	}
-	if (new &&ntr_inode_count(key, klen, new, new_len, &bytes)) {
-		c->inodes++;
-		c->bytes += bytes;
-	}
+	if (old)
+		ntr_inode_count(user, -1, key, klen, old, old_len);
+	if (now)
+		ntr_inode_count(user, 1, key, klen, now, now_len);
 	return 0;
 }
 
@@ -66,15 +55,14 @@ static uint64_t add(uint64_t v, int64_t d)
  * began elsewhere (a checkout, a merge), the difference between the two roots comes on top. */
 static int recount(struct ntr_store *s, const struct ntr_txn *txn, struct ntr_head *h)
 {
-	struct counts c = {0};
-	int64_t inodes, bytes;
+	struct ntr_counts c = ntr_txn_counts(txn);
 	int r = 0;
 
 	if (ntr_txn_base(txn) != h->root)
 		r = ntr_tree_diff(s->tree, h->root, ntr_txn_base(txn), count_diff, &c);
-	ntr_txn_counts(txn, &inodes, &bytes);
-	h->inodes = add(h->inodes, inodes + c.inodes);
-	h->bytes = add(h->bytes, bytes + c.bytes);
+	h->inodes = add(h->inodes, c.inodes);
+	h->bytes = add(h->bytes, c.bytes);
+	h->xattrs = add(h->xattrs, c.xattrs);
 	return r;
 }
 
@@ -129,6 +117,7 @@ int ntr_commit_build(struct ntr_store *s, struct ntr_kv_batch *b, struct ntr_txn
 	c->seq = ++h->seq;
 	c->inodes = h->inodes;
 	c->bytes = h->bytes;
+	c->xattrs = h->xattrs;
 	c->stats.bytes_stored = NTR_MAX(c->stats.bytes_stored, ntr_chunk_writer_bytes(ntr_txn_chunks(txn)));
 	c->nparents = from ? 1 : 0;
 	c->parent[0] = from;
@@ -270,6 +259,7 @@ int ntr_session_move(struct ntr_store *s, struct ntr_head *h, const struct ntr_c
 	next.commit = to->id;
 	next.inodes = to->inodes;
 	next.bytes = to->bytes;
+	next.xattrs = to->xattrs;
 	en.seq = ++next.seq;
 	en.time_ns = ntr_wall_ns();
 	r = ntr_list_record(s, b, next.sid, &en);

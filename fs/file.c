@@ -313,26 +313,48 @@ static int out_extents(const struct ntr_snap *s, const struct ntr_inode *in, str
 	return r;
 }
 
+static int out_all(const struct ntr_snap *s, const struct ntr_inode *in, struct out *o)
+{
+	int r = 0;
+
+	if (in->data_kind == NTR_DATA_INLINE || in->data_kind == NTR_DATA_SYMLINK)
+		r = out_data(o, in->payload, in->payload_len, 0);
+	else if (in->data_kind == NTR_DATA_CHUNK)
+		r = out_chunk(s, in->chunk, in->size, 0, o);
+	else if (in->data_kind == NTR_DATA_EXTENTS)
+		r = out_extents(s, in, o);
+	if (!r)
+		r = out_fill(o, in->size);
+	if (!r && o->seekable && o->at != in->size && ftruncate(o->fd, (off_t)in->size))
+		r = -errno;
+	return r;
+}
+
 int ntr_file_to_fd(const struct ntr_snap *s, const struct ntr_inode *in, int fd)
 {
 	struct stat st;
 	struct out o = {.fd = fd};
-	int r = 0;
 
 	if (fstat(fd, &st))
 		return -errno;
 	o.seekable = S_ISREG(st.st_mode);
 	if (o.seekable && st.st_size && ftruncate(fd, 0))
 		return -errno;
-	if (in->data_kind == NTR_DATA_INLINE || in->data_kind == NTR_DATA_SYMLINK)
-		r = out_data(&o, in->payload, in->payload_len, 0);
-	else if (in->data_kind == NTR_DATA_CHUNK)
-		r = out_chunk(s, in->chunk, in->size, 0, &o);
-	else if (in->data_kind == NTR_DATA_EXTENTS)
-		r = out_extents(s, in, &o);
-	if (!r)
-		r = out_fill(&o, in->size);
-	if (!r && o.seekable && o.at != in->size && ftruncate(fd, (off_t)in->size))
+	return out_all(s, in, &o);
+}
+
+int ntr_file_to_stream(const struct ntr_snap *s, const struct ntr_inode *in, int fd)
+{
+	struct stat st;
+	struct out o = {.fd = fd};
+	int r;
+
+	if (fstat(fd, &st))
+		return -errno;
+	o.seekable = S_ISREG(st.st_mode) && !st.st_size && lseek(fd, 0, SEEK_CUR) == 0 &&
+	             !(fcntl(fd, F_GETFL) & O_APPEND);
+	r = out_all(s, in, &o);
+	if (!r && o.seekable && lseek(fd, (off_t)in->size, SEEK_SET) < 0)
 		r = -errno;
 	return r;
 }

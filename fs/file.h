@@ -31,5 +31,7 @@ int ntr_file_sink_end(struct ntr_file_sink *k, uint64_t size); /* frees k, sets 
 void ntr_file_sink_abort(struct ntr_file_sink *k);
 /* Makes fd's content that of the file: at the same offsets, leaving holes holes where fd can seek, else writing zeros. */
 int ntr_file_to_fd(const struct ntr_snap *s, const struct ntr_inode *in, int fd);
+/* Writes the content where fd stands, as cat(1) does, and leaves fd behind it. Holes stay holes in an empty file only. */
+int ntr_file_to_stream(const struct ntr_snap *s, const struct ntr_inode *in, int fd);
 
 #endif

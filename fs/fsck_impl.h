@@ -29,7 +29,7 @@ int ntr_fsck_lens_put(struct ntr_fsck_lens *l, uint64_t id, uint32_t len);
 void ntr_fsck_lens_done(struct ntr_fsck_lens *l);
 
 struct ntr_fsck_commit { /* what later stages need of record C */
-	uint64_t id, root, parent, sid, seq, inodes, bytes;
+	uint64_t id, root, parent, sid, seq, inodes, bytes, xattrs;
 	uint8_t name[NTR_COMMIT_BYTES];
 	bool named, listed;
 };
@@ -74,7 +74,7 @@ struct ntr_fsck_tree {
 	uint64_t ino;              /* whose items the diff is at; 0: none yet */
 	int64_t subdirs;           /* by how many its directories changed */
 	bool stray;                /* an item of it is no item at all */
-	int64_t inodes, bytes;     /* by how many the counters changed */
+	struct ntr_counts counts;  /* by how many the counters changed */
 	struct ntr_fsck_bits rooted, path;
 };
 /* All that ino's items say, after the diff has passed them. */

@@ -69,7 +69,8 @@ static int commit_record(struct ntr_fsck_run *k, const struct record *rec)
 		        .sid = c.sid,
 		        .seq = c.seq,
 		        .inodes = c.inodes,
-		        .bytes = c.bytes};
+		        .bytes = c.bytes,
+		        .xattrs = c.xattrs};
 		memcpy(k->c[k->nc++].name, c.name, NTR_COMMIT_BYTES);
 		k->f->commits++;
 		ntr_commit_done(&c);
@@ -86,7 +87,8 @@ static void head_check(struct ntr_fsck_run *k, const struct ntr_head *h)
 	if (!c)
 		ntr_fsck_problem(k, "session '%s': its head, commit number %" PRIu64 ", is missing", h->name,
 		        h->commit);
-	else if (c->root != h->root || c->inodes != h->inodes || c->bytes != h->bytes)
+	else if (c->root != h->root || c->inodes != h->inodes || c->bytes != h->bytes ||
+	         c->xattrs != h->xattrs)
 		ntr_fsck_problem(
 		        k, "session '%s': its head's tree or counters are not those of the commit", h->name);
 	if (h->origin && !exists(k, h->origin))

@@ -21,17 +21,6 @@ static int group_end(struct ntr_fsck_tree *t)
 	return r;
 }
 
-static void counters(
-        struct ntr_fsck_tree *t, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen, int sign)
-{
-	int64_t bytes;
-
-	if (!val || !ntr_inode_count(key, klen, val, vlen, &bytes))
-		return;
-	t->inodes += sign;
-	t->bytes += sign * bytes;
-}
-
 /* An entry that is not any more, or leads elsewhere. */
 static int entry_lost(struct ntr_fsck_tree *t, const uint8_t *val, size_t vlen)
 {
@@ -95,8 +84,10 @@ static int item_differs(void *user, const uint8_t *key, size_t klen, const uint8
 	if (ino != t->ino)
 		r = group_end(t);
 	t->ino = ino;
-	counters(t, key, klen, old, old_len, -1);
-	counters(t, key, klen, new, new_len, 1);
+	if (old)
+		ntr_inode_count(&t->counts, -1, key, klen, old, old_len);
+	if (new)
+		ntr_inode_count(&t->counts, 1, key, klen, new, new_len);
 	if (!r && old)
 		r = item_lost(t, key, klen, old, old_len, !new);
 	if (r || !new)
@@ -112,7 +103,7 @@ static int tree_diff(struct ntr_fsck_tree *t, uint64_t base)
 	int r;
 
 	t->base.root = base;
-	t->inodes = t->bytes = 0;
+	t->counts = (struct ntr_counts){0};
 	r = ntr_tree_diff(t->k->s->tree, base, t->now.root, item_differs, t);
 	if (!r)
 		r = group_end(t);
@@ -144,18 +135,22 @@ static int tree_check(struct ntr_fsck_tree *t, uint64_t base)
 	return unreadable(r) ? 1 : r;
 }
 
+/* The counters that go on from the parent's, or begin at nothing where the tree was looked at as a whole. */
 static void counters_check(
         struct ntr_fsck_tree *t, const struct ntr_fsck_commit *c, const struct ntr_fsck_commit *p)
 {
-	bool from_parent = p && (t->base.root || !p->root);
-	uint64_t inodes = (from_parent ? p->inodes : 0) + (uint64_t)t->inodes;
-	uint64_t bytes = (from_parent ? p->bytes : 0) + (uint64_t)t->bytes;
+	static const struct ntr_fsck_commit none;
+	const struct ntr_fsck_commit *from = p && (t->base.root || !p->root) ? p : &none;
+	uint64_t inodes = from->inodes + (uint64_t)t->counts.inodes,
+	         bytes = from->bytes + (uint64_t)t->counts.bytes;
+	uint64_t xattrs = from->xattrs + (uint64_t)t->counts.xattrs;
 
-	if (c->inodes != inodes || c->bytes != bytes)
+	if (c->inodes != inodes || c->bytes != bytes || c->xattrs != xattrs)
 		ntr_fsck_problem(t->k,
-		        "%s: it counts %" PRIu64 " inodes and %" PRIu64 " bytes, its tree has %" PRIu64
-		        " and %" PRIu64,
-		        t->name, c->inodes, c->bytes, inodes, bytes);
+		        "%s: it counts %" PRIu64 " inodes, %" PRIu64
+		        " of them with extended attributes, and %" PRIu64 " bytes; its tree has %" PRIu64
+		        ", %" PRIu64 " and %" PRIu64,
+		        t->name, c->inodes, c->xattrs, c->bytes, inodes, xattrs, bytes);
 }
 
 static int commit_check(struct ntr_fsck_run *k, const struct ntr_fsck_commit *c)

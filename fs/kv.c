@@ -161,15 +161,25 @@ void ntr_kv_batch_clear(struct ntr_kv_batch *b)
 
 int ntr_kv_write(struct ntr_kv *kv, struct ntr_kv_batch *b, enum ntr_kv_mode mode, struct ntr_err *e)
 {
-	char *text = NULL;
+	static const char what[] = "write to the database";
+	uint64_t until = 0;
 	int r = fault(kv, "write to", e);
 
+	if (!r)
+		r = ntr_kv_room(kv, ntr_kv_batch_bytes(b), what, e);
 	if (r)
 		return r;
-	pthread_rwlock_rdlock(&kv->log_lock);
-	rocksdb_write(kv->db, kv->write[mode], b->b, &text);
-	pthread_rwlock_unlock(&kv->log_lock);
-	return ntr_kv_fail(e, text, "write to the database");
+	do {
+		char *text = NULL;
+
+		pthread_rwlock_rdlock(&kv->log_lock);
+		rocksdb_write(kv->db, kv->write[mode], b->b, &text);
+		pthread_rwlock_unlock(&kv->log_lock);
+		r = ntr_kv_fail(e, text, what);
+	} while (ntr_kv_room_again(kv, r, &until));
+	if (!r && until && e)
+		*e = (struct ntr_err){0};
+	return r;
 }
 
 int ntr_kv_sync_wal(struct ntr_kv *kv, struct ntr_err *e)
@@ -185,17 +195,27 @@ int ntr_kv_sync_wal(struct ntr_kv *kv, struct ntr_err *e)
 
 int ntr_kv_flush(struct ntr_kv *kv, enum ntr_cf cf, struct ntr_err *e)
 {
+	static const char what[] = "flush the database";
 	rocksdb_flushoptions_t *o;
-	char *text = NULL;
+	uint64_t until = 0;
 	int r = fault(kv, "flush", e);
 
+	if (!r)
+		r = ntr_kv_room(kv, 0, what, e);
 	if (r)
 		return r;
 	o = rocksdb_flushoptions_create();
 	rocksdb_flushoptions_set_wait(o, 1);
-	rocksdb_flush_cf(kv->db, o, kv->cf[cf], &text);
+	do {
+		char *text = NULL;
+
+		rocksdb_flush_cf(kv->db, o, kv->cf[cf], &text);
+		r = ntr_kv_fail(e, text, what);
+	} while (ntr_kv_room_again(kv, r, &until));
+	if (!r && until && e)
+		*e = (struct ntr_err){0};
 	rocksdb_flushoptions_destroy(o);
-	return ntr_kv_fail(e, text, "flush the database");
+	return r;
 }
 
 struct ntr_kv_iter *ntr_kv_iter_new(struct ntr_kv *kv, enum ntr_cf cf, bool fill_cache)

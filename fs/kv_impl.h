@@ -17,6 +17,7 @@ struct ntr_kv {
 	rocksdb_readoptions_t *read;
 	char *dir;
 	bool read_only;
+	bool no_room_check; /* of tests, to let RocksDB meet a full disk */
 	pthread_rwlock_t log_lock; /* shared: a write is under way; exclusive: the logs stand still */
 
 	pthread_mutex_t fault_lock;
@@ -34,10 +35,17 @@ struct ntr_kv_batch {
 int ntr_kv_errno(const char *text);
 /* The same with words: "WHAT: RocksDB's text". Frees text. */
 int ntr_kv_fail(struct ntr_err *e, char *text, const char *what);
+/* kv_room.c: -ENOSPC with text when the disk has no room for bytes more. */
+int ntr_kv_room(struct ntr_kv *kv, uint64_t bytes, const char *what, struct ntr_err *e);
+/* After RocksDB failed with r: true when that was for want of space and there is some again, after a pause: to be tried
+ * again. until begins as 0. */
+bool ntr_kv_room_again(struct ntr_kv *kv, int r, uint64_t *until);
 extern const char *const ntr_kv_family_names[NTR_CF_COUNT];
 /* Fresh options of one family; those of the first one become the database's with ntr_kv_database_options. */
 rocksdb_options_t *ntr_kv_family_options(enum ntr_cf cf, rocksdb_cache_t *cache);
 void ntr_kv_database_options(rocksdb_options_t *o, bool create);
+/* kv_logger.cc: warnings go to DIR/LOG, and where they cannot, nowhere. false: out of memory. */
+bool ntr_kv_set_log(rocksdb_options_t *o, const char *dir);
 /* Checks every record in the first size bytes of a write-ahead log. torn: the last one may be cut short. 0,
  * -EUCLEAN, or what reading it said. */
 int ntr_kv_log_check(int fd, uint64_t size, bool torn);

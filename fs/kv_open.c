@@ -34,9 +34,6 @@ void ntr_kv_database_options(rocksdb_options_t *o, bool create)
 	rocksdb_options_set_skip_stats_update_on_db_open(o, 1);
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
 	rocksdb_options_set_stats_persist_period_sec(o, 0);
-	rocksdb_options_set_info_log_level(o, 2); /* warnings */
-	rocksdb_options_set_keep_log_file_num(o, 3);
-	rocksdb_options_set_max_log_file_size(o, MIB);
 	/* Only this mode never opened a broken tree after damage to the log (docs/store-format.md, crash
 	 * rules). */
 	rocksdb_options_set_wal_recovery_mode(o, rocksdb_point_in_time_recovery);
@@ -140,7 +137,9 @@ int ntr_kv_open(const char *dir, const struct ntr_kv_options *o, struct ntr_kv *
 	kv->read_only = o->read_only;
 	kv->dir = strdup(dir);
 	options_make(kv, o);
-	r = kv->dir ? database_open(kv, e) : ntr_err_set(e, -ENOMEM, "open database %.300s", dir);
+	r = kv->dir && ntr_kv_set_log(kv->options[0], dir)
+	            ? database_open(kv, e)
+	            : ntr_err_set(e, -ENOMEM, "open database %.300s", dir);
 	if (r) {
 		ntr_kv_close(kv);
 		return r;

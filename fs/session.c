@@ -284,6 +284,7 @@ int ntr_session_fork(struct ntr_store *s, const struct ntr_head *src, const stru
 	h.upper = h.base_root = h.last_upper = 0;
 	h.inodes = at->inodes;
 	h.bytes = at->bytes;
+	h.xattrs = at->xattrs;
 	h.created_ns = ntr_wall_ns();
 	strcpy(h.name, name);
 	r = make_fork(s, &h, e);

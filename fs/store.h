@@ -72,6 +72,7 @@ struct ntr_head { /* record H */
 	uint64_t base_root;     /* the root below that upper */
 	uint64_t last_upper;    /* highest N ever used */
 	uint64_t inodes, bytes; /* counters of the head's tree */
+	uint64_t xattrs;        /* its inodes that carry extended attributes: 0 lets the view skip asking for any */
 	uint64_t created_ns;
 	uint32_t durability;
 	char name[NTR_NAME_MAX + 1];
@@ -86,7 +87,7 @@ struct ntr_stats {                   /* what a commit changed, by path */
 struct ntr_commit { /* record C */
 	uint64_t id, root, parent[2], sid, seq, time_ns;
 	int nparents;
-	uint64_t inodes, bytes;
+	uint64_t inodes, bytes, xattrs;
 	struct ntr_stats stats;
 	uint8_t name[NTR_COMMIT_BYTES];
 	char hex[NTR_COMMIT_HEX + 1];

@@ -108,10 +108,14 @@ int ntr_commit_build(struct ntr_store *s, struct ntr_kv_batch *b, struct ntr_txn
 
 /* txn.c: what the transaction's changes do to the counters, and the root it began on. After ntr_txn_finish.
  */
-void ntr_txn_counts(const struct ntr_txn *t, int64_t *ret_inodes, int64_t *ret_bytes);
+struct ntr_counts {
+	int64_t inodes, bytes, xattrs; /* xattrs: inodes that carry any */
+};
+struct ntr_counts ntr_txn_counts(const struct ntr_txn *t);
 uint64_t ntr_txn_base(const struct ntr_txn *t);
-/* What an INODE record adds to the counters. False: key is none. */
-bool ntr_inode_count(const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen, int64_t *ret_bytes);
+/* Adds what an INODE record counts, times sign (1, -1). Other keys add nothing. */
+void ntr_inode_count(
+        struct ntr_counts *c, int sign, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen);
 
 /* For tests: another memory limit of transactions; another hash of content, to make hashes collide. */
 void ntr_txn_set_limit(struct ntr_txn *t, size_t bytes);

@@ -112,7 +112,7 @@ static int done(const struct reader *r)
 int ntr_rec_head(struct ntr_buf *b, const struct ntr_head *h)
 {
 	const uint64_t v[] = {h->root, h->commit, h->origin, h->seq, h->upper, h->base_root, h->last_upper,
-	        h->inodes, h->bytes, h->created_ns};
+	        h->inodes, h->bytes, h->xattrs, h->created_ns};
 
 	ntr_buf_byte(b, REC_FORMAT);
 	ntr_buf_byte(b, 0);
@@ -127,7 +127,7 @@ int ntr_rec_head_parse(const uint8_t *p, size_t n, uint64_t sid, struct ntr_head
 {
 	struct reader r = {p, n, false};
 	uint64_t *v[] = {&ret->root, &ret->commit, &ret->origin, &ret->seq, &ret->upper, &ret->base_root,
-	        &ret->last_upper, &ret->inodes, &ret->bytes, &ret->created_ns};
+	        &ret->last_upper, &ret->inodes, &ret->bytes, &ret->xattrs, &ret->created_ns};
 
 	ret->sid = sid;
 	take_format(&r);
@@ -141,8 +141,8 @@ int ntr_rec_head_parse(const uint8_t *p, size_t n, uint64_t sid, struct ntr_head
 
 int ntr_rec_commit(struct ntr_buf *b, const struct ntr_commit *c)
 {
-	const uint64_t v[] = {c->root, c->sid, c->seq, c->time_ns, c->inodes, c->bytes, c->stats.created,
-	        c->stats.modified, c->stats.deleted, c->stats.bytes_stored};
+	const uint64_t v[] = {c->root, c->sid, c->seq, c->time_ns, c->inodes, c->bytes, c->xattrs,
+	        c->stats.created, c->stats.modified, c->stats.deleted, c->stats.bytes_stored};
 	size_t len = strlen(c->desc);
 
 	ntr_buf_byte(b, REC_FORMAT);
@@ -172,7 +172,8 @@ int ntr_rec_commit_parse(const uint8_t *p, size_t n, uint64_t id, struct ntr_com
 {
 	struct reader r = {p, n, false};
 	uint64_t *v[] = {&ret->root, &ret->sid, &ret->seq, &ret->time_ns, &ret->inodes, &ret->bytes,
-	        &ret->stats.created, &ret->stats.modified, &ret->stats.deleted, &ret->stats.bytes_stored};
+	        &ret->xattrs, &ret->stats.created, &ret->stats.modified, &ret->stats.deleted,
+	        &ret->stats.bytes_stored};
 	size_t len;
 
 	*ret = (struct ntr_commit){.id = id};

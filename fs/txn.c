@@ -108,10 +108,9 @@ uint64_t ntr_txn_base(const struct ntr_txn *t)
 	return t->base;
 }
 
-void ntr_txn_counts(const struct ntr_txn *t, int64_t *ret_inodes, int64_t *ret_bytes)
+struct ntr_counts ntr_txn_counts(const struct ntr_txn *t)
 {
-	*ret_inodes = t->inodes;
-	*ret_bytes = t->bytes;
+	return t->counts;
 }
 
 struct ntr_item *ntr_txn_find(struct ntr_txn *t, const void *key, size_t klen)
@@ -158,43 +157,40 @@ static void *arena(struct ntr_txn *t, size_t n)
 	return p;
 }
 
-/* What one INODE record adds to the counters. A record that does not decode (fsck's matter) counts as empty.
- */
-bool ntr_inode_count(const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen, int64_t *ret_bytes)
+/* A record that does not decode (fsck's matter) counts as empty. */
+void ntr_inode_count(
+        struct ntr_counts *c, int sign, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen)
 {
 	struct ntr_inode in;
 
 	if (klen != 9 || key[8] != NTR_ITEM_INODE)
-		return false;
-	*ret_bytes = 0;
-	if (!ntr_inode_decode(ntr_get_be64(key), val, vlen, &in) && S_ISREG(in.mode))
-		*ret_bytes = (int64_t)in.size;
-	return true;
+		return;
+	c->inodes += sign;
+	if (ntr_inode_decode(ntr_get_be64(key), val, vlen, &in))
+		return;
+	if (S_ISREG(in.mode))
+		c->bytes += sign * (int64_t)in.size;
+	if (in.flags & NTR_INODE_HAS_XATTR)
+		c->xattrs += sign;
 }
 
 /* Adds the difference between an item and what stands in the root below it to the counters. */
 static int count_item(struct ntr_txn *t, const struct ntr_item *it)
 {
 	uint8_t old[NTR_VALUE_MAX];
-	int64_t bytes;
 	size_t n;
 	int r;
 
 	if (it->klen != 9 || it->key[8] != NTR_ITEM_INODE)
 		return 0;
-	if (it->val && ntr_inode_count(it->key, it->klen, it->val, it->vlen, &bytes)) {
-		t->inodes++;
-		t->bytes += bytes;
-	}
+	if (it->val)
+		ntr_inode_count(&t->counts, 1, it->key, it->klen, it->val, it->vlen);
 	if (!t->snap.root || ntr_get_be64(it->key) >= t->fresh)
 		return 0;
 	r = ntr_tree_get(ntr_store_tree(t->snap.store), t->snap.root, it->key, it->klen, old, &n);
 	if (r)
 		return r == -ENOENT ? 0 : r;
-	if (ntr_inode_count(it->key, it->klen, old, n, &bytes)) {
-		t->inodes--;
-		t->bytes -= bytes;
-	}
+	ntr_inode_count(&t->counts, -1, it->key, it->klen, old, n);
 	return 0;
 }
 

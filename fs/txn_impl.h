@@ -28,7 +28,7 @@ struct ntr_txn {
 	size_t n, used, limit;
 	struct ntr_txn_block *blocks;
 	struct ntr_chunk_writer *chunks;
-	int64_t inodes, bytes;
+	struct ntr_counts counts;
 	bool changed;
 	int err; /* an item was lost: the transaction must not be committed */
 };

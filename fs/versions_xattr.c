@@ -1,24 +1,24 @@
 /* GETXATTR and LISTXATTR.
  *
- * An overlayfs above reads trusted.overlay.* (user.overlay.* with userxattr) as its own marks and shows
- * trusted.overlay.overlay.X as trusted.overlay.X to its users. A stored attribute of that kind is a user's
- * own (absorb has unescaped it), so it is served with one more "overlay.". A mount of one tree alone is seen
- * without an overlayfs: there names are served as they are. */
+ * An overlayfs above reads trusted.overlay.* (an ordinary user's, with userxattr: user.overlay.*) as its own
+ * marks and shows trusted.overlay.overlay.X as trusted.overlay.X to its users. A stored attribute of that
+ * kind is a user's own (absorb has unescaped it), so it is served with one more "overlay."; the other kind
+ * means nothing to it and passes as it is. A mount of one tree alone is seen without an overlayfs: there
+ * names are served as they are. */
 #include "../base/buf.h"
 #include "versions_impl.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
-static const char *const marks[] = {"trusted.overlay.", "user.overlay."};
 static const char more[] = "overlay.";
 
 /* The mark that a name begins with, or NULL. */
 static const char *mark_of(const char *name)
 {
-	for (size_t i = 0; i < NTR_COUNT(marks); i++)
-		if (!strncmp(name, marks[i], strlen(marks[i])))
-			return marks[i];
-	return NULL;
+	const char *mark = geteuid() == 0 ? "trusted.overlay." : "user.overlay.";
+
+	return strncmp(name, mark, strlen(mark)) ? NULL : mark;
 }
 
 bool ntr_vxattr_escape(const char *stored, char *out)
@@ -74,6 +74,10 @@ void ntr_vop_getxattr(fuse_req_t req, fuse_ino_t id, const char *name, size_t si
 
 	if (!s)
 		return;
+	if (v->o.plain) {
+		ntr_vreq_err(s, req, ENOSYS);
+		return;
+	}
 	if (ntr_vnode_is_top(n) || strlen(name) >= sizeof(stored) ||
 	        (escaped(v) && !ntr_vxattr_unescape(name, stored))) {
 		ntr_vreq_err(s, req, ENODATA);

@@ -149,7 +149,8 @@ static inline void afx_mount_user(struct afixture *f, const char *o)
 		int st = 0;
 
 		waitpid(f->holder, &st, 0);
-		fail_msg("no overlay in a user namespace: step %d", WEXITSTATUS(st));
+		waitpid(f->holder, &st, 0);
+		fail_msg("no overlay in a user namespace: status %x", (unsigned)st);
 	}
 	json_decref(msg);
 	f->view_fd = fcntl(fds[0], F_DUPFD, 100); /* shells have it too */

@@ -225,7 +225,7 @@ static inline int tw_put(int dir, const char *path, int flags, const struct tw_o
 		return -1;
 	r = pwrite(fd, o->data, o->n, (off_t)off) == (ssize_t)o->n ? 0 : -1;
 	if (!r && flags & O_CREAT)
-		fchmod(fd, (mode_t)(o->y & 0777) | 0400);
+		fchmod(fd, (mode_t)(o->y & 0777) | 0600);
 	close(fd);
 	return r;
 }

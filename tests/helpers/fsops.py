@@ -9,8 +9,8 @@ also sets its mtime to a value of the operation's own.
 --follow LOG: the lines that another directory gave. Where a rename of a directory gave EXDEV there (overlayfs without
 redirect_dir: a committed directory of an ordinary user) it is not done here either.
 
-Names h* are hard links, which are made, linked, read and removed, but not changed in place over several calls: the
-first write to a committed one breaks the link in overlayfs. Within one operation (`pair`) they are.
+Names h* are hard links: made, read, moved and removed, but not changed in place or linked again: the first change of a
+committed one breaks the link in overlayfs. `pair` does so within one operation.
 """
 import ctypes
 import errno
@@ -24,9 +24,9 @@ import stat
 import sys
 
 libc = ctypes.CDLL(None, use_errno=True)
-AT_FDCWD, NOREPLACE, EXCHANGE = -100, 1, 2
+AT_FDCWD, SYMLINK_FOLLOW, NOREPLACE, EXCHANGE = -100, 0x400, 1, 2
 KEEP_SIZE, PUNCH_HOLE, ZERO_RANGE = 1, 2, 16
-FILES = [f"f{i}" for i in range(7)] + ["with space", "\udcff\udcfe", "n\nl", "x" * 255, "ü"]
+FILES = [f"f{i}" for i in range(7)] + ["with space", "\udcff\udcfe", "n\nl", "x" * 120, "ü"]
 DIRS = [f"d{i}" for i in range(5)]
 FILE_MODES = [0o644, 0o600, 0o755, 0o444, 0o400, 0o200, 0o000, 0o4755, 0o2711, 0o1666]
 DIR_MODES = [0o755, 0o755, 0o755, 0o700, 0o1777, 0o2755, 0o555, 0o311]
@@ -154,17 +154,17 @@ class Sequence:
     def op_rename_any(self):
         return self.any(), self.any(), self.r.choice([0, NOREPLACE, EXCHANGE])
 
-    def op_hard(self):
-        return self.new(["h0", "h1", "h2"]), self.size()
+    def hard(self):
+        return self.new(["h0", "h1", "h2", "h3"])
 
-    def op_hard_link(self):
-        return self.new(["h0", "h1", "h2"]), self.new(["h0", "h1", "h2", "h3"])
+    def op_hard(self):
+        return self.hard(), self.hard(), self.hard(), self.size()
 
     def op_hard_unlink(self):
-        return (self.new(["h0", "h1", "h2", "h3"]),)
+        return (self.hard(),)
 
     def op_hard_read(self):
-        return (self.new(["h0", "h1", "h2", "h3"]),)
+        return (self.hard(),)
 
     def op_pair(self):
         return self.new(["q0", "q1"]), self.new(["q0", "q1", "q2"])
@@ -199,8 +199,8 @@ class Sequence:
         return self.any(), self.r.choice([0, 1, 1000]), self.r.choice([-1, 5])
 
     WEIGHTS = dict(create=14, append=6, pwrite=6, truncate=4, fallocate=3, mapped=3, save=5, tmpfile=1, read=10, stat=8,
-                   readdir=6, mkdir=9, rmdir=2, rmtree=1, unlink=7, rename=6, rename_dir=4, rename_any=3, hard=2,
-                   hard_link=3, hard_unlink=2, hard_read=2, pair=1, symlink=3, chmod=5, utime=3, setxattr=4,
+                   readdir=6, mkdir=9, rmdir=2, rmtree=1, unlink=7, rename=6, rename_dir=4, rename_any=3, hard=4,
+                   hard_unlink=3, hard_read=2, pair=1, symlink=3, chmod=5, utime=3, setxattr=4,
                    removexattr=1, xattrs=3, mkfifo=1, socket=1, chown=2)
 
     def __iter__(self):
@@ -273,7 +273,8 @@ class Run:
     def op_tmpfile(self, d, path):
         def work(fd):
             os.write(fd, self.data(5000))
-            os.link(f"/proc/self/fd/{fd}", path, follow_symlinks=True)
+            name = f"/proc/self/fd/{fd}".encode()
+            syscall(libc.linkat(AT_FDCWD, name, AT_FDCWD, os.fsencode(path), SYMLINK_FOLLOW))
         self.write(d, os.O_TMPFILE | os.O_RDWR, work)
 
     def op_read(self, path):
@@ -309,13 +310,17 @@ class Run:
         if path == ".":
             return None
         removed = []
-        for top, dirs, files in os.walk(path, topdown=False):
-            for name in sorted(dirs + files):
-                full = os.path.join(top, name)
-                (os.rmdir if stat.S_ISDIR(os.lstat(full).st_mode) else os.unlink)(full)
-                removed.append(full)
-        os.rmdir(path)
-        return sorted(removed)
+
+        def remove(p):
+            if self.is_dir(p):
+                for name in sorted(os.listdir(p)):
+                    remove(os.path.join(p, name))
+                os.rmdir(p)
+            else:
+                os.unlink(p)
+            removed.append(p)
+        remove(path)
+        return removed
 
     def op_unlink(self, path):
         os.unlink(path)
@@ -333,11 +338,11 @@ class Run:
 
     op_rename_dir = op_rename_any = op_rename
 
-    def op_hard(self, path, size):
-        return self.write(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, lambda fd: os.write(fd, self.data(size)))
-
-    def op_hard_link(self, a, b):
-        os.link(a, b, follow_symlinks=False)
+    def op_hard(self, path, a, b, size):
+        self.write(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, lambda fd: os.write(fd, self.data(size)))
+        os.link(path, a)
+        os.link(a, b)
+        return os.stat(b).st_nlink
 
     op_hard_unlink = op_unlink
     op_hard_read = op_read

@@ -15,7 +15,11 @@ KIND = {stat.S_IFREG: "f", stat.S_IFDIR: "d", stat.S_IFLNK: "l", stat.S_IFIFO: "
 
 def digest(path):
     h = hashlib.sha256()
-    with open(path, "rb") as f:
+    try:
+        f = open(path, "rb")
+    except PermissionError:
+        return "unreadable"
+    with f:
         while block := f.read(1 << 20):
             h.update(block)
     return h.hexdigest()

@@ -9,6 +9,7 @@
 #include "base/util.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 static void test_growth(void **state)
 {
@@ -49,8 +50,8 @@ static void test_empty(void **state)
 
 static void test_integers(void **state)
 {
-	static const uint8_t want[] = {1, 0x34, 0x12, 0x78, 0x56, 0x34, 0x12, 8, 7, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5,
-	        6, 7, 8};
+	static const uint8_t want[] = {
+	        1, 0x34, 0x12, 0x78, 0x56, 0x34, 0x12, 8, 7, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 6, 7, 8};
 	ntr_auto(ntr_buf_done) struct ntr_buf b = {0};
 
 	(void)state;

@@ -306,7 +306,7 @@ static void background(bool user)
 	ntr_auto(th_result_done) struct th_result r = {0};
 
 	th_open(&t, user);
-	th_script(&t, "cd /tmp; sleep 1000 & ls /proc/$!/fd | tr '\\n' ' '", &r);
+	th_script(&t, "cd /tmp; sleep 1000 & sleep 0.2; ls /proc/$!/fd | tr '\\n' ' '", &r);
 	assert_string_equal(r.out, "0 1 2 ");
 	assert_int_equal(r.background, 1);
 	assert_string_equal(ntr_json_str(r.state, "cwd", ""), "/tmp");
