@@ -1,5 +1,6 @@
 #include "err.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +74,29 @@ const char *ntr_err_reason(const struct ntr_err *e)
 	return e->code ? strerror(-e->code) : "no error";
 }
 
+const char *ntr_err_advice(const struct ntr_err *e)
+{
+	if (e->todo[0])
+		return e->todo;
+	switch (-e->code) {
+	case ENOSPC:
+		return "free some space (or inodes) on that filesystem, then do it again";
+	case EDQUOT:
+		return "free some space or raise the quota, then do it again";
+	case EROFS:
+		return "that filesystem is mounted read-only: use another one, or remount it";
+	case EMFILE:
+	case ENFILE:
+		return "raise the limit on open files (ulimit -n)";
+	case ENOMEM:
+		return "free some memory, then do it again";
+	case EIO:
+		return "check the disk; the kernel's log (dmesg) tells more";
+	default:
+		return "";
+	}
+}
+
 /* Names in a message are other people's bytes: they must not break its line nor speak to the terminal. */
 static void defuse(char *s)
 {
@@ -83,10 +107,12 @@ static void defuse(char *s)
 
 void ntr_err_format(const struct ntr_err *e, char *buf, size_t size)
 {
+	const char *advice = ntr_err_advice(e);
+
 	if (!size)
 		return;
 	snprintf(buf, size, "%s: %s%s%s", e->what[0] ? e->what : "ntr", ntr_err_reason(e),
-	        e->todo[0] ? "; " : "", e->todo);
+	        advice[0] ? "; " : "", advice);
 	defuse(buf);
 }
 

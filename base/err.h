@@ -35,6 +35,9 @@ int ntr_err_default(struct ntr_err *e, int code, const char *fmt, ...) __attribu
 /* WHY of the error: its own text, else the errno's. Never NULL. */
 const char *ntr_err_reason(const struct ntr_err *e);
 
+/* WHAT TO DO: its own text, else what the errno alone suggests. Never NULL, may be empty. */
+const char *ntr_err_advice(const struct ntr_err *e);
+
 /* Writes "WHAT: WHY; TODO" (no prefix, no newline; control characters as '?') into buf, cut at size; always
  * terminated. */
 void ntr_err_format(const struct ntr_err *e, char *buf, size_t size);

@@ -293,11 +293,11 @@ const char *ntrd_error_kind(int code)
 
 json_t *ntrd_error_json(const struct ntr_err *e, const char *kind)
 {
-	const char *why = ntr_err_reason(e);
+	const char *why = ntr_err_reason(e), *todo = ntr_err_advice(e);
 
 	return json_pack("{s:{s:o,s:o,s:o,s:i,s:s}}", "error", "what",
 	        ntr_json_text(e->what, strlen(e->what)), "why", ntr_json_text(why, strlen(why)), "todo",
-	        ntr_json_text(e->todo, strlen(e->todo)), "errno", -e->code, "kind",
+	        ntr_json_text(todo, strlen(todo)), "errno", -e->code, "kind",
 	        kind ? kind : ntrd_error_kind(e->code));
 }
 

@@ -94,10 +94,11 @@ void ntr_dirs_init(struct ntr_dirs *c, int root_fd, struct ntr_mdir *root)
 	*c = (struct ntr_dirs){.root_fd = root_fd, .root = root, .root_restore = UINT32_MAX};
 	for (int i = 0; i < NTR_DIRS_OPEN; i++)
 		c->slot[i].fd = -1;
-	c->root_known = is_known(root, root_fd, "");
 	/* What the root's mode is now counts, not what is known of it. */
-	if (geteuid() && !fstat(root_fd, &st) && (st.st_mode & 0500) != 0500 &&
-		!fchmod(root_fd, (st.st_mode | 0700) & 07777))
+	if (!geteuid() || fstat(root_fd, &st) || (st.st_mode & 0500) == 0500)
+		return;
+	c->root_known = is_known(root, root_fd, "");
+	if (!fchmod(root_fd, (st.st_mode | 0700) & 07777))
 		c->root_restore = st.st_mode & 07777;
 }
 

@@ -228,7 +228,8 @@ static int try_born(struct ntr_arun *w, struct ntr_aobj *o)
 	return ino ? try_take(w, o, ino) : 0;
 }
 
-static int identify_file(struct ntr_arun *w, struct ntr_aobj *o)
+/* What overlayfs tells without a doubt. */
+static int identify_sure(struct ntr_arun *w, struct ntr_aobj *o)
 {
 	struct ntr_inode under;
 	int r;
@@ -236,14 +237,21 @@ static int identify_file(struct ntr_arun *w, struct ntr_aobj *o)
 	if (o->flags & NTR_AO_KNOWN && !(o->marks.flags & NTR_MARK_METACOPY))
 		return 0;
 	r = beneath(w, o, &under);
-	if (!r && o->marks.flags & NTR_MARK_METACOPY)
-		o->data_of = under.ino;
-	if (r || o->flags & NTR_AO_KNOWN)
+	o->under = under.ino;
+	if (r || !redirect_holds(o))
 		return r;
-	if (under.ino && under.nlink == 1 && redirect_holds(o))
+	if (o->marks.flags & NTR_MARK_METACOPY)
+		o->data_of = under.ino;
+	if (under.ino && under.nlink == 1 && !o->tree)
 		r = try_take(w, o, under.ino);
-	if (!r)
-		r = try_places(w, o, under.ino);
+	return NTR_MIN(r, 0);
+}
+
+/* What is likely, or new. */
+static int identify_rest(struct ntr_arun *w, struct ntr_aobj *o)
+{
+	int r = try_places(w, o, o->under);
+
 	if (!r)
 		r = try_born(w, o);
 	return r ? NTR_MIN(r, 0) : fresh(w, o);
@@ -320,13 +328,14 @@ static void publish(struct ntr_aobj *o)
 		f->dir->v[f->at].tree = o->tree;
 }
 
-static int identify(struct ntr_arun *w, struct ntr_aobj *o)
+static int identify_one_dir(struct ntr_arun *w, struct ntr_aobj *o)
 {
-	uint64_t old_base = o->dir ? o->dir->base : 0;
+	uint64_t old_base = o->dir->base;
 	int r = 0;
 
-	if (!(o->flags & NTR_AO_SAME))
-		r = ntr_aobj_marks(w, o);
+	if (o->flags & NTR_AO_SAME)
+		return 0;
+	r = ntr_aobj_marks(w, o);
 	if (r)
 		return r;
 	if (!o->ref.dir) { /* upper itself */
@@ -334,18 +343,30 @@ static int identify(struct ntr_arun *w, struct ntr_aobj *o)
 			o->dir->flags |= NTR_MD_COMPARE;
 		return 0;
 	}
+	r = identify_dir(w, o);
+	if (r)
+		return ntr_aobj_fail(w, o, r);
+	decide_compare(w, o, old_base);
+	return 0;
+}
+
+static int identify_surely(struct ntr_arun *w, struct ntr_aobj *o)
+{
+	int r;
+
+	if (o->flags & NTR_AO_SAME)
+		return 0;
+	r = ntr_aobj_marks(w, o);
+	if (r)
+		return r;
 	if (becomes_whiteout(o)) {
 		whiteout(o);
 		return 0;
 	}
-	if (!(o->flags & NTR_AO_SAME))
-		r = o->dir ? identify_dir(w, o) : identify_file(w, o);
+	r = identify_sure(w, o);
 	if (r)
 		return ntr_aobj_fail(w, o, r);
-	publish(o);
-	if (o->dir)
-		decide_compare(w, o, old_base);
-	if (S_ISREG(o->mode) && !(o->flags & NTR_AO_SAME) && !(o->marks.flags & NTR_MARK_METACOPY)) {
+	if (S_ISREG(o->mode) && !(o->marks.flags & NTR_MARK_METACOPY)) {
 		o->flags |= NTR_AO_CONTENT;
 		w->files++;
 	}
@@ -355,18 +376,31 @@ static int identify(struct ntr_arun *w, struct ntr_aobj *o)
 int ntr_arun_identify(struct ntr_arun *w)
 {
 	struct ntr_aobj *o;
-	int r = 0;
+	int r;
 
 	/* What the memo knows first, so that nothing else takes its inode. */
 	TAILQ_FOREACH(o, &w->objs, link)
 		if (o->flags & NTR_AO_KNOWN)
 			take(w, o, o->tree);
-	/* Directories, parents first; then what is in them, which may have names in several. */
+	/* Directories, parents first; then what is in them, which may have names in several: the sure before the
+	 * likely. */
 	TAILQ_FOREACH(o, &w->objs, link)
-		if (o->dir && (r = identify(w, o)))
-			return r;
+		if (o->dir) {
+			r = identify_one_dir(w, o);
+			if (r)
+				return r;
+			publish(o);
+		}
 	TAILQ_FOREACH(o, &w->objs, link)
-		if (!o->dir && (r = identify(w, o)))
+		if (!o->dir && (r = identify_surely(w, o)))
 			return r;
+	TAILQ_FOREACH(o, &w->objs, link) {
+		if (o->dir || o->ref.place == NTR_PLACE_NONE)
+			continue;
+		r = o->tree ? 0 : identify_rest(w, o);
+		if (r)
+			return ntr_aobj_fail(w, o, r);
+		publish(o);
+	}
 	return 0;
 }

@@ -177,6 +177,7 @@ struct ntr_aobj {
 	UT_hash_handle by_upper, by_tree;
 	struct ntr_mstat st;
 	uint64_t tree;
+	uint64_t under;   /* base inode beneath it */
 	uint64_t data_of; /* metacopy: base inode whose content it has */
 	unsigned flags;
 	uint32_t mode, uid, gid, nlink, tag; /* tag: of a new inode */

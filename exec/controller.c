@@ -292,9 +292,10 @@ static int trash_orphan(void *user, uint64_t sid, uint64_t n)
 	return 0;
 }
 
+/* The store is ours alone: whatever of ours is mounted there was a dead daemon's, or a dying one's. */
 static int detach_dead_mount(const char *path, struct ntr_err *e)
 {
-	for (int i = 0; i < 16 && ntr_mount_is_dead(path); i++) {
+	for (int i = 0; i < 64 && ntr_mount_is_there(path); i++) {
 		int r = ntr_mount_detach(path);
 
 		if (r) {

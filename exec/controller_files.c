@@ -428,16 +428,54 @@ static int put_in_tree(struct ntr_ctl *c, struct ntr_head *h, const char *path, 
 	return ntr_store_commit(c->store, h, txn, desc, &st, ret, e);
 }
 
+/* The file as it is, or a new one. */
+static int open_to_put(struct ntr_live *l, const char *path, uint32_t mode, int *ret, bool *ret_new)
+{
+	int r = ntr_live_open(l, path, O_WRONLY | O_CREAT | O_EXCL | O_NOCTTY, mode & 07777, ret, NULL);
+
+	*ret_new = !r;
+	if (r == -EEXIST)
+		r = ntr_live_open(l, path, O_WRONLY | O_NOCTTY, 0, ret, NULL);
+	if (r == -ENOENT) /* a symlink to what is not there */
+		r = ntr_live_open(l, path, O_WRONLY | O_CREAT | O_NOCTTY, mode & 07777, ret, NULL);
+	return r;
+}
+
+/* Room is taken before the first byte changes: a full disk must not cost the old content. */
+static int overwrite(int in, int out)
+{
+	struct stat st;
+
+	if (fstat(in, &st))
+		return -errno;
+	if (st.st_size && fallocate(out, FALLOC_FL_KEEP_SIZE, 0, st.st_size) && (errno == ENOSPC || errno == EDQUOT)) {
+		int r = -errno;
+
+		if (!fstat(out, &st) && S_ISREG(st.st_mode) && ftruncate(out, st.st_size))
+			return -errno;
+		return r;
+	}
+	if (ftruncate(out, 0))
+		return -errno;
+	return copy_fd(in, out);
+}
+
 static int put_in_view(struct ntr_sess *s, struct ntr_head *h, const char *path, int fd, uint32_t mode,
         struct ntr_commit *ret, struct ntr_err *e)
 {
 	ntr_autoclose int out = -1;
-	int r = ntr_live_open(s->live, path, O_WRONLY | O_CREAT | O_TRUNC | O_NOCTTY, mode & 07777, &out, e);
+	bool is_new = false;
+	int r = open_to_put(s->live, path, mode, &out, &is_new);
 
 	if (!r)
-		r = copy_fd(fd, out);
+		r = overwrite(fd, out);
 	ntr_closep(&out);
 	out = -1;
+	if (r && is_new)
+		ntr_initlink_do(s->live->link,
+		        json_pack("{s:s,s:s,s:o}", "op", "pathop", "kind", "unlink", "path",
+		                ntr_json_bytes(path, strlen(path))),
+		        NULL, 0, NULL, NULL, NULL);
 	if (r)
 		s->live->dirty = true;
 	return r ? r

@@ -45,6 +45,10 @@ int ntr_versions_stats(struct ntr_versions *v,
 /* FUSE inodes the kernel holds, and bytes of the table. */
 void ntr_versions_table(struct ntr_versions *v, uint64_t *ret_inodes, uint64_t *ret_bytes);
 
+/* Does one of our mounts lie at path, dead or alive? 1, 0. Asks the mount table, not the mount: that of a
+ * daemon which is just being killed answers late, or never. */
+int ntr_mount_is_there(const char *path);
+
 /* For tests: is anything mounted at path that answers ENOTCONN (a dead FUSE mount)? 1, 0. */
 int ntr_mount_is_dead(const char *path);
 /* Detaches whatever is mounted at path (root: umount2 MNT_DETACH, else fusermount3 -u -z). 0 or negative

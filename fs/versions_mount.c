@@ -289,6 +289,17 @@ int ntr_vmount_dev(const char *path, dev_t *ret)
 	return r;
 }
 
+int ntr_mount_is_there(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	ntr_autofree char *dir = slash ? strndup(path, (size_t)(slash - path)) : NULL;
+	ntr_autofree char *real = dir ? realpath(dir[0] ? dir : "/", NULL) : NULL;
+	ntr_autofree char *at = real ? ntr_sprintf("%s%s", strcmp(real, "/") ? real : "", slash) : NULL;
+	dev_t dev;
+
+	return at && !ntr_vmount_dev(at, &dev);
+}
+
 void ntr_vmount_readahead(dev_t dev, unsigned kib)
 {
 	char path[96];

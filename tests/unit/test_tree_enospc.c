@@ -9,22 +9,35 @@
 #include <sys/mount.h>
 #include <sys/stat.h>
 
+static int write_proc(const char *path, const char *text)
+{
+	ntr_autoclose int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : ntr_write_all(fd, text, strlen(text));
+}
+
+/* Once: RocksDB's threads outlive a database, and stay in the namespace that they were made in. */
 static int own_namespace(void)
 {
+	static bool entered;
 	uid_t uid = getuid();
+	gid_t gid = getgid();
 	char map[64];
-	int fd;
+	int r;
 
+	if (entered)
+		return 0;
+	if (unshare(CLONE_NEWNS | (uid ? CLONE_NEWUSER : 0)))
+		return -errno;
+	entered = true;
 	if (!uid)
-		return unshare(CLONE_NEWNS) ? -errno : 0;
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS))
-		return -errno;
+		return 0;
+	r = write_proc("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof(map), "0 %u 1", uid);
-	fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || write(fd, map, strlen(map)) < 0)
-		return -errno;
-	close(fd);
-	return 0;
+	if (!r)
+		r = write_proc("/proc/self/uid_map", map);
+	snprintf(map, sizeof(map), "0 %u 1", gid);
+	return r ? r : write_proc("/proc/self/gid_map", map);
 }
 
 static int put(struct treefix *f, enum ntr_kv_mode mode, enum ntr_cf cf, uint64_t k, const void *v, size_t n,
@@ -84,9 +97,12 @@ static uint64_t put_until_full(struct treefix *f, uint64_t n, uint64_t *rnd)
 static void recover(struct treefix *f, uint64_t key)
 {
 	uint64_t start = ntr_mono_ns();
+	struct ntr_err e = {0};
 	int r;
 
-	while ((r = put(f, NTR_KV_SYNC, NTR_CF_META, key, "later", 5, NULL))) {
+	while ((r = put(f, NTR_KV_SYNC, NTR_CF_META, key, "later", 5, &e))) {
+		if (r != -ENOSPC)
+			print_message("%s: %s\n", e.what, e.why);
 		assert_int_equal(r, -ENOSPC);
 		assert_true(ntr_mono_ns() - start < 30000000000u);
 		usleep(20000);
