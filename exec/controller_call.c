@@ -321,6 +321,18 @@ static int run_live(struct ntr_sess *s, struct ntr_head *h, const struct ntr_cal
 	}
 }
 
+/* The call itself is over, so the reader has to know that nothing of it is lost. */
+static int not_committed(const struct ntr_head *h, int r, struct ntr_err *e)
+{
+	ntr_err_default(e, r, "commit what the command changed");
+	if (r == -ENOSPC || r == -EDQUOT)
+		ntr_err_todo(e, "free space on the store's filesystem, then `ntr commit -s %s`: what the command wrote is kept",
+		        h->name);
+	else
+		ntr_err_todo(e, "what the command wrote is kept: `ntr commit -s %s` tries again", h->name);
+	return r;
+}
+
 static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
         struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
 {
@@ -344,7 +356,7 @@ static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_cal
 	if (!r)
 		ntr_hist_add(&s->ctl->ops[done.id ? NTR_OP_COMMIT : NTR_OP_AFTER], s->live->used_ns - ended);
 	ntr_commit_done(&done);
-	return r ? ntr_err_default(e, r, "commit what the command changed") : 0;
+	return r ? not_committed(h, r, e) : 0;
 }
 
 /* The session a call names is made when it does not exist: the first `ntr run` needs nothing before it. */

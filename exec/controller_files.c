@@ -441,23 +441,33 @@ static int open_to_put(struct ntr_live *l, const char *path, uint32_t mode, int 
 	return r;
 }
 
-/* Room is taken before the first byte changes: a full disk must not cost the old content. */
+/* Room is taken before the first byte changes, so that a full disk does not cost the old content; what could not be
+ * taken whole is given back. */
+static int take_room(int fd, off_t want, off_t have)
+{
+	int r;
+
+	if (!want || !fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, want) || (errno != ENOSPC && errno != EDQUOT))
+		return 0;
+	r = -errno;
+	return ftruncate(fd, have) ? -errno : r;
+}
+
 static int overwrite(int in, int out)
 {
-	struct stat st;
+	struct stat from, to;
+	int r;
 
-	if (fstat(in, &st))
+	if (fstat(in, &from) || fstat(out, &to))
 		return -errno;
-	if (st.st_size && fallocate(out, FALLOC_FL_KEEP_SIZE, 0, st.st_size) && (errno == ENOSPC || errno == EDQUOT)) {
-		int r = -errno;
-
-		if (!fstat(out, &st) && S_ISREG(st.st_mode) && ftruncate(out, st.st_size))
-			return -errno;
-		return r;
-	}
-	if (ftruncate(out, 0))
-		return -errno;
-	return copy_fd(in, out);
+	if (!S_ISREG(to.st_mode))
+		return copy_fd(in, out);
+	r = take_room(out, from.st_size, to.st_size);
+	if (!r)
+		r = copy_fd(in, out);
+	if (!r && ftruncate(out, lseek(out, 0, SEEK_CUR)))
+		r = -errno;
+	return r;
 }
 
 static int put_in_view(struct ntr_sess *s, struct ntr_head *h, const char *path, int fd, uint32_t mode,

@@ -78,7 +78,7 @@ static int tally_inode(struct tally *t, const struct ntr_diff_ino *d)
 	if (r || !(what | d->what))
 		return r;
 	HASH_FIND(hh, t->moved, &d->ino, sizeof d->ino, m);
-	if (m && t->y->nlink > 1 && !S_ISDIR(t->y->mode))
+	if (m && NTR_MAX(t->x->nlink, t->y->nlink) > 1 && !S_ISDIR(t->y->mode))
 		t->needs_paths = true;
 	else if (!m)
 		t->n.modified += S_ISDIR(t->y->mode) ? 1 : t->y->nlink;

@@ -109,6 +109,7 @@ static int database_open(struct ntr_kv *kv, struct ntr_err *e)
 {
 	const rocksdb_options_t *const *o = (const rocksdb_options_t *const *)kv->options;
 	char what[300], *text = NULL;
+	int r;
 
 	if (kv->read_only)
 		kv->db = rocksdb_open_for_read_only_column_families(
@@ -119,7 +120,10 @@ static int database_open(struct ntr_kv *kv, struct ntr_err *e)
 	if (!text)
 		return 0;
 	snprintf(what, sizeof(what), "open database %.250s", kv->dir);
-	return ntr_kv_fail(e, text, what);
+	r = ntr_kv_fail(e, text, what);
+	if (r == -ENOSPC)
+		ntr_err_todo(e, "free space on the store's filesystem (64 MiB or more), then do it again");
+	return r;
 }
 
 int ntr_kv_open(const char *dir, const struct ntr_kv_options *o, struct ntr_kv **ret, struct ntr_err *e)

@@ -8,14 +8,16 @@
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
-enum { SYNCED_DIGITS = 20 };
+enum { SYNCED_DIGITS = 20, MAGIC_TMPFS = 0x01021994 };
+#define RESERVE ((uint64_t)16 << 20)
 
 /* What a store's directory may hold. lost+found: a store can have a file system of its own. */
 static bool is_ours(const char *name)
 {
 	static const char *const ours[] = {
-	        ".", "..", "db", "lock", "synced", "upper", "versions", "lost+found"};
+	        ".", "..", "db", "lock", "reserve.0", "reserve.1", "synced", "upper", "versions", "lost+found"};
 
 	for (size_t i = 0; i < NTR_COUNT(ours); i++)
 		if (!strcmp(name, ours[i]))
@@ -96,6 +98,31 @@ static int held_error(struct ntr_store *s, struct ntr_err *e)
 	return -EBUSY;
 }
 
+/* STORE/reserve.0 and .1 only take up room. A disk that is full at opening gets them back: the first so that the
+ * database can be opened, the second, when that has taken what it likes to have, so that a session can go live and delete
+ * what filled the disk. They are made again when there is plenty. */
+void ntr_store_reserve(struct ntr_store *s, int which)
+{
+	char name[] = "reserve.0";
+	struct statfs st;
+	uint64_t left;
+	int fd;
+
+	if (s->lockfd < 0 || fstatfs(s->lockfd, &st) || (unsigned long)st.f_type == MAGIC_TMPFS)
+		return;
+	name[sizeof name - 2] = (char)('0' + which);
+	left = (uint64_t)st.f_bavail * (uint64_t)st.f_bsize;
+	if (left < RESERVE)
+		unlinkat(s->dirfd, name, 0);
+	if (left < 16 * RESERVE)
+		return;
+	fd = openat(s->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd >= 0 && fallocate(fd, 0, 0, (off_t)RESERVE))
+		unlinkat(s->dirfd, name, 0);
+	if (fd >= 0)
+		close(fd);
+}
+
 /* The lock is flock's: it goes with the process, however that ends. The pid inside is for the message only.
  */
 static int take_lock(struct ntr_store *s, struct ntr_err *e)
@@ -109,6 +136,7 @@ static int take_lock(struct ntr_store *s, struct ntr_err *e)
 	if (flock(s->lockfd, LOCK_EX | LOCK_NB))
 		return errno == EWOULDBLOCK ? held_error(s, e)
 		                            : ntr_err_set(e, -errno, "lock store '%s'", s->path);
+	ntr_store_reserve(s, 0);
 	n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
 	if (ftruncate(s->lockfd, 0) || pwrite(s->lockfd, text, (size_t)n, 0) != n)
 		return ntr_err_set(e, errno ? -errno : -EIO, "write the lock of store '%s'", s->path);

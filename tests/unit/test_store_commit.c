@@ -399,7 +399,7 @@ static void test_records(void **state)
 	rec.data[0] ^= 1;
 	assert_int_equal(ntr_rec_commit_parse(rec.data, rec.len, 3, &got), -EUCLEAN);
 	rec.data[0] ^= 1;
-	rec.data[2 + 80 + 20] = 3; /* three parents */
+	rec.data[2 + 88 + 20] = 3; /* three parents */
 	assert_int_equal(ntr_rec_commit_parse(rec.data, rec.len, 3, &got), -EUCLEAN);
 	assert_int_equal(ntr_rec_list(&lrec, &en), 0);
 	assert_int_equal(ntr_rec_list_parse(lrec.data, lrec.len, 1, &en2), 0);
