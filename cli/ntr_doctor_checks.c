@@ -2,6 +2,7 @@
 #include "ntr_doctor.h"
 #include "ntr_spawn.h"
 
+#include "../base/upperfs.h"
 #include "../base/util.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 
+enum { MAGIC_PROC = 0x9fa0, MAGIC_SYSFS = 0x62656572 };
 enum { KERNEL_MIN = 5 * 1000 + 11, KERNEL_BENEATH = 6 * 1000 + 5, KERNEL_URING = 6 * 1000 + 14 };
 
 static void found(struct ntr_finding *f, bool ok, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
@@ -279,26 +281,21 @@ static char *existing(const char *store)
 	return p;
 }
 
-/* Filesystems that overlayfs does not take for an upper. */
-static const char *no_upper(long type)
+/* Sessions work there, with their changes in memory. */
+static void found_memory(const char *store, const char *fs, struct ntr_finding *f)
 {
-	static const struct {
-		long magic;
-		const char *name;
-	} no[] = {{0x794c7630, "overlayfs"}, {0x65735546, "FUSE"}, {0x6969, "NFS"}, {0xff534d42, "CIFS"},
-	        {0xfe534d42, "SMB"}, {0x01021997, "9p"}, {0x5346544e, "NTFS"}, {0x4d44, "FAT"},
-	        {0xf15f, "eCryptfs"}, {0x9fa0, "procfs"}, {0x62656572, "sysfs"}};
-
-	for (size_t i = 0; i < NTR_COUNT(no); i++)
-		if (type == no[i].magic)
-			return no[i].name;
-	return NULL;
+	f->needed = false;
+	found(f, false,
+	        "%s is on %s, which cannot hold the changes of a live session: they are kept in memory, half of it at "
+	        "most (NTR_UPPER_TMPFS_SIZE), and what is not committed is lost by a power cut or a killed supervisor",
+	        store, fs);
+	fix(f, "to have them on disk, use a store on ext4, xfs or btrfs: --store DIR or NTR_STORE");
 }
 
 static void check_store(const char *store, struct ntr_finding *f)
 {
 	ntr_autofree char *dir = existing(store);
-	const char *bad;
+	unsigned long magic;
 	struct statfs st;
 
 	f->name = "store";
@@ -307,13 +304,12 @@ static void check_store(const char *store, struct ntr_finding *f)
 		found(f, false, "%s: %s", store, strerror(errno));
 		return;
 	}
-	bad = no_upper((long)st.f_type);
-	if (bad) {
-		found(f, false, "%s is on %s, which cannot hold the changes of a session", store, bad);
-		fix(f, "use a store on a local filesystem (ext4, xfs, btrfs): --store DIR or NTR_STORE");
-	} else if (access(dir, W_OK)) {
-		found(f, false, "%s: %s", dir, strerror(errno));
+	magic = (unsigned long)st.f_type;
+	if (magic == MAGIC_PROC || magic == MAGIC_SYSFS || access(dir, W_OK)) {
+		found(f, false, "%s: cannot be written to", dir);
 		fix(f, "use a store of your own: --store DIR or NTR_STORE");
+	} else if (ntr_fs_no_upper(magic)) {
+		found_memory(store, ntr_fs_no_upper(magic), f);
 	} else {
 		found(f, true, "%s", store);
 	}

@@ -17,6 +17,7 @@ static void objects_free(struct ntr_arun *w)
 		}
 		ntr_marks_done(&o->marks);
 		ntr_file_loaded_free(o->content.loaded);
+		free(o->content.sx);
 		free(o);
 	}
 }
@@ -41,7 +42,7 @@ static bool is_still(const struct ntr_arun *w)
 
 	if (w->full)
 		return false;
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (!(o->flags & NTR_AO_SAME))
 			return false;
 	for (const struct ntr_mdir *d = w->tree->root; d; d = d->next) {
@@ -81,7 +82,7 @@ static void settle_entries(struct ntr_arun *w)
 {
 	struct ntr_aobj *o;
 
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (!o->dir && o->tree)
 			ntr_aobj_set_entries(w, o);
 }
@@ -103,7 +104,7 @@ static int run(struct ntr_arun *w)
 }
 
 int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
-	struct ntr_absorb_result *ret, struct ntr_err *e)
+        struct ntr_absorb_result *ret, struct ntr_err *e)
 {
 	struct ntr_arun w = {.memo = m, .txn = txn, .full = full, .old = full ? NULL : m->cur, .e = e};
 	int r;

@@ -1,5 +1,5 @@
-/* The cheap question: does upper differ from the memo? One statx per entry, nothing is allocated. Also what this shares
- * with the walk: listing a directory, stat. */
+/* The cheap question: does upper differ from the memo? One statx per entry, nothing is allocated. Also what
+ * this shares with the walk: listing a directory, stat. */
 #include "absorb_impl.h"
 
 #include <dirent.h>
@@ -37,7 +37,9 @@ int ntr_statx_at(int fd, const char *name, struct statx *ret)
 {
 	const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_STATX_DONT_SYNC;
 
-	return statx(fd, name, flags | (*name ? 0 : AT_EMPTY_PATH), STATX_BASIC_STATS | STATX_BTIME, ret) ? -errno : 0;
+	return statx(fd, name, flags | (*name ? 0 : AT_EMPTY_PATH), STATX_BASIC_STATS | STATX_BTIME, ret)
+	               ? -errno
+	               : 0;
 }
 
 static uint64_t nanoseconds(const struct statx_timestamp *t)
@@ -48,11 +50,11 @@ static uint64_t nanoseconds(const struct statx_timestamp *t)
 struct ntr_mstat ntr_mstat_of(const struct statx *sx)
 {
 	return (struct ntr_mstat){
-		.ino = sx->stx_ino,
-		.btime = sx->stx_mask & STATX_BTIME ? nanoseconds(&sx->stx_btime) : 0,
-		.ctime = nanoseconds(&sx->stx_ctime),
-		.mtime = nanoseconds(&sx->stx_mtime),
-		.size = S_ISDIR(sx->stx_mode) ? 0 : sx->stx_size,
+	        .ino = sx->stx_ino,
+	        .btime = sx->stx_mask & STATX_BTIME ? nanoseconds(&sx->stx_btime) : 0,
+	        .ctime = nanoseconds(&sx->stx_ctime),
+	        .mtime = nanoseconds(&sx->stx_mtime),
+	        .size = S_ISDIR(sx->stx_mode) ? 0 : sx->stx_size,
 	};
 }
 
@@ -67,8 +69,10 @@ struct check {
 	uint32_t i; /* the entry that is expected next */
 };
 
-/* A directory whose ctime moved: entries came and went (which its listing tells), or its attributes changed. */
-static int dir_attrs_changed(struct check *c, int fd, const char *name, struct ntr_mdir *d, const struct statx *sx)
+/* A directory whose ctime moved: entries came and went (which its listing tells), or its attributes changed.
+ */
+static int dir_attrs_changed(
+        struct check *c, int fd, const char *name, struct ntr_mdir *d, const struct statx *sx)
 {
 	struct ntr_marks marks;
 	bool touched;
@@ -83,6 +87,16 @@ static int dir_attrs_changed(struct check *c, int fd, const char *name, struct n
 	hash = ntr_marks_hash(&marks);
 	ntr_marks_done(&marks);
 	return hash != d->xhash;
+}
+
+static int check_subdir(struct check *c, int fd, const char *name, struct ntr_mdir *d, const struct statx *sx)
+{
+	d->flags &= (uint8_t)~NTR_MD_STILL;
+	if (ntr_mstat_of(sx).ctime != d->st.ctime)
+		return dir_attrs_changed(c, fd, name, d, sx);
+	if (!c->m->coarse)
+		d->flags |= NTR_MD_STILL;
+	return 0;
 }
 
 static int check_entry(void *user, int fd, const char *name, size_t n)
@@ -102,12 +116,11 @@ static int check_entry(void *user, int fd, const char *name, size_t n)
 	st = ntr_mstat_of(&sx);
 	if (e->flags & NTR_ME_UNTRUSTED || !ntr_mstat_same_object(&e->st, &st))
 		return 1;
-	if (e->dir)
-		return st.ctime == e->dir->st.ctime ? 0 : dir_attrs_changed(c, fd, name, e->dir, &sx);
-	return !ntr_mstat_same(&e->st, &st);
+	return e->dir ? check_subdir(c, fd, name, e->dir, &sx) : !ntr_mstat_same(&e->st, &st);
 }
 
-/* Names come in the order of the last walk, or something was added or removed. */
+/* Names come in the order of the last walk, or something was added or removed. A directory whose ctime stands
+ * still has the names that it had. */
 static int check_dir(struct check *c, struct ntr_dirs *dirs, struct ntr_mdir *d)
 {
 	int fd, r = ntr_dirs_get(dirs, d, &fd);
@@ -116,17 +129,13 @@ static int check_dir(struct check *c, struct ntr_dirs *dirs, struct ntr_mdir *d)
 		return r == -ENOENT || r == -EACCES ? 1 : r;
 	c->d = d;
 	c->i = 0;
-	r = ntr_dents_each(fd, check_entry, c);
-	return r ? r : c->i != d->n;
-}
-
-static int check_root(struct check *c, const struct statx *sx)
-{
-	struct ntr_mdir *root = c->m->cur->root;
-
-	if (ntr_mstat_of(sx).ctime == root->st.ctime)
-		return 0;
-	return dir_attrs_changed(c, c->m->fd, "", root, sx);
+	if (!(d->flags & NTR_MD_STILL)) {
+		r = ntr_dents_each(fd, check_entry, c);
+		return r ? r : c->i != d->n;
+	}
+	while (!r && c->i < d->n)
+		r = check_entry(c, fd, ntr_me_name(d, c->i), d->v[c->i].name_len);
+	return r;
 }
 
 int ntr_absorb_check(struct ntr_memo *m)
@@ -139,7 +148,7 @@ int ntr_absorb_check(struct ntr_memo *m)
 	if (r)
 		return r;
 	ntr_dirs_init(&dirs, m->fd, m->cur->root); /* behind the look: it may lend the directory a mode */
-	r = check_root(&c, &sx);
+	r = check_subdir(&c, m->fd, "", m->cur->root, &sx);
 	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next)
 		r = check_dir(&c, &dirs, d);
 	ntr_dirs_done(&dirs);

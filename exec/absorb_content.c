@@ -1,4 +1,5 @@
-/* Content of files: opened below their directory, read once, and again when something wrote to them meanwhile. */
+/* Content of files: opened below their directory, read once, and again when something wrote to them
+ * meanwhile. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -35,12 +36,12 @@ static int equals(struct ntr_arun *w, const struct ntr_inode *in, int fd)
 	return 1;
 }
 
-/* A large file that looks untouched (opened for writing, a memo lost): not to be written anew. Holes that became zeros
- * or zeros that became holes are no change of content. */
+/* A large file that looks untouched (opened for writing, a memo lost): not to be written anew. Holes that
+ * became zeros or zeros that became holes are no change of content. */
 static int is_untouched(struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in, int fd)
 {
-	if (in->data_kind != NTR_DATA_EXTENTS || in->size != o->st.size || in->mtime.tv_sec != o->mtime.tv_sec ||
-		in->mtime.tv_nsec != o->mtime.tv_nsec)
+	if (in->data_kind != NTR_DATA_EXTENTS || in->size != o->st.size ||
+	        in->mtime.tv_sec != o->mtime.tv_sec || in->mtime.tv_nsec != o->mtime.tv_nsec)
 		return 0;
 	return equals(w, in, fd);
 }

@@ -26,7 +26,8 @@ static bool same_item(const struct ntr_snap_cursor *a, const struct ntr_snap_cur
 }
 
 /* Do inode x of a and y of b have equal items of the type? 1, 0, negative errno. */
-static int items_equal(const struct ntr_snap *a, uint64_t x, const struct ntr_snap *b, uint64_t y, uint8_t type)
+static int items_equal(
+        const struct ntr_snap *a, uint64_t x, const struct ntr_snap *b, uint64_t y, uint8_t type)
 {
 	uint8_t kx[KEY_HEAD], ky[KEY_HEAD];
 	struct ntr_snap_cursor cx, cy;
@@ -53,10 +54,10 @@ static int items_equal(const struct ntr_snap *a, uint64_t x, const struct ntr_sn
 }
 
 int ntr_content_equal(const struct ntr_snap *a, const struct ntr_inode *x, const struct ntr_snap *b,
-	const struct ntr_inode *y)
+        const struct ntr_inode *y)
 {
 	if (x->data_kind != y->data_kind || x->size != y->size || x->chunk != y->chunk ||
-		x->payload_len != y->payload_len || memcmp(x->payload, y->payload, x->payload_len))
+	        x->payload_len != y->payload_len || memcmp(x->payload, y->payload, x->payload_len))
 		return 0;
 	return x->data_kind == NTR_DATA_EXTENTS ? items_equal(a, x->ino, b, y->ino, NTR_ITEM_EXTENT) : 1;
 }
@@ -95,8 +96,8 @@ int ntr_items_drop(struct ntr_txn *t, uint64_t ino, uint8_t type)
 }
 
 /* LINK := BE64 inode | type | BE64 parent, name */
-int ntr_links_each(const struct ntr_snap *s, uint64_t ino, int (*fn)(void *user, uint64_t dir, const char *name),
-	void *user)
+int ntr_links_each(const struct ntr_snap *s, uint64_t ino,
+        int (*fn)(void *user, uint64_t dir, const char *name), void *user)
 {
 	uint8_t head[KEY_HEAD];
 	struct ntr_snap_cursor c;
@@ -122,7 +123,8 @@ int ntr_links_each(const struct ntr_snap *s, uint64_t ino, int (*fn)(void *user,
 	return r;
 }
 
-int ntr_content_copy(struct ntr_txn *t, const struct ntr_snap *snap, const struct ntr_inode *from, struct ntr_inode *in)
+int ntr_content_copy(
+        struct ntr_txn *t, const struct ntr_snap *snap, const struct ntr_inode *from, struct ntr_inode *in)
 {
 	int r = in->data_kind == NTR_DATA_EXTENTS ? ntr_items_drop(t, in->ino, NTR_ITEM_EXTENT) : 0;
 

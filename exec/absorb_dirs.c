@@ -1,5 +1,5 @@
-/* Open directories of upper, at most NTR_DIRS_OPEN at a time, the least recently used one closed for the next. A walk
- * goes depth first, so that a directory's parent is nearly always open still. */
+/* Open directories of upper, at most NTR_DIRS_OPEN at a time, the least recently used one closed for the
+ * next. A walk goes depth first, so that a directory's parent is nearly always open still. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -52,8 +52,8 @@ static void give_back(int fd, uint32_t mode)
 		fchmod(fd, mode);
 }
 
-/* A directory's ctime moved because its mode was lent: that is no change of the session's. But one that had moved
- * before has to be found still. */
+/* A directory's ctime moved because its mode was lent: that is no change of the session's. But one that had
+ * moved before has to be found still. */
 static bool is_known(const struct ntr_mdir *d, int dirfd, const char *name)
 {
 	struct statx sx;

@@ -1,10 +1,10 @@
 /* Identity: which inode of the tree every object of upper is.
  *
- * What the memo has seen keeps its inode wherever it went. Of the rest, an object is what head has in its place when
- * overlayfs says that it was copied up from there (`origin`; a merged directory; `metacopy`), or when it was born at
- * the moment that head's record tells; a redirect names the place it came from. All else is new. A file with several
- * names in the commit loses the one that is written to: overlayfs then gives no `origin`, and neither do we take one.
- * No two objects of upper are ever one inode. */
+ * What the memo has seen keeps its inode wherever it went. Of the rest, an object is what head has in its
+ * place when overlayfs says that it was copied up from there (`origin`; a merged directory; `metacopy`), or
+ * when it was born at the moment that head's record tells; a redirect names the place it came from. All else
+ * is new. A file with several names in the commit loses the one that is written to: overlayfs then gives no
+ * `origin`, and neither do we take one. No two objects of upper are ever one inode. */
 #include "absorb_impl.h"
 
 #include <dirent.h>
@@ -77,8 +77,8 @@ static int base_name(struct ntr_arun *w, uint64_t dir, const char *name, size_t 
 	return dir ? ntr_dirent_get(&w->base, dir, name, n, ret, &dtype) : -ENOENT;
 }
 
-/* What of the lower tree lies beneath an object: by its redirect ("/from/the/root" or a name in the same parent), else
- * by its name. *ret 0: nothing of the same type does. */
+/* What of the lower tree lies beneath an object: by its redirect ("/from/the/root" or a name in the same
+ * parent), else by its name. *ret 0: nothing of the same type does. */
 static int beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inode *ret)
 {
 	const char *to = o->marks.redirect;
@@ -105,8 +105,8 @@ static int beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inod
 	return r;
 }
 
-/* Does what lies beneath a file by its redirect tell who it is? Metacopy files have theirs kept up to date; of others
- * only a path still holds: a name means the parent that the file had when it got it. */
+/* Does what lies beneath a file by its redirect tell who it is? Metacopy files have theirs kept up to date;
+ * of others only a path still holds: a name means the parent that the file had when it got it. */
 static bool redirect_holds(const struct ntr_aobj *o)
 {
 	if (o->marks.flags & NTR_MARK_METACOPY)
@@ -128,7 +128,8 @@ static int has_same_names(struct ntr_arun *w, const struct ntr_aobj *o, const st
 		const struct ntr_mentry *e = ntr_aref_entry(f);
 		uint64_t ino = 0;
 		uint8_t dtype;
-		int r = ntr_dirent_get(&w->head, f->dir->tree, ntr_me_name(f->dir, f->at), e->name_len, &ino, &dtype);
+		int r = ntr_dirent_get(
+		        &w->head, f->dir->tree, ntr_me_name(f->dir, f->at), e->name_len, &ino, &dtype);
 
 		if (r || ino != in->ino)
 			return r == -ENOENT ? 0 : r;
@@ -140,13 +141,13 @@ static int has_same_names(struct ntr_arun *w, const struct ntr_aobj *o, const st
 static int looks_like(struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in)
 {
 	if (!w->full || o->dir || o->mode != in->mode || o->rdev != in->rdev || o->st.size != in->size ||
-		!same_time(&o->mtime, &in->mtime))
+	        !same_time(&o->mtime, &in->mtime))
 		return 0;
 	return has_same_names(w, o, in);
 }
 
-/* Marks that cannot be put on symlinks and special files in a user's mount: there, one that is what the commit has in
- * its place counts as copied up. */
+/* Marks that cannot be put on symlinks and special files in a user's mount: there, one that is what the
+ * commit has in its place counts as copied up. */
 static bool markless_copy(const struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in)
 {
 	return w->memo->userxattr && !S_ISREG(o->mode) && !S_ISDIR(o->mode) && o->rdev == in->rdev &&
@@ -184,7 +185,8 @@ static int try_place(struct ntr_arun *w, struct ntr_aobj *o, const struct ntr_ar
 	if (f->dir->flags & NTR_MD_FRESH)
 		return 0;
 	/* Where upper had another object, head's was that one's: this one came in its place. */
-	i = f->dir->old ? ntr_mdir_find(f->dir->old, ntr_me_name(f->dir, f->at), e->name_len, UINT32_MAX) : -1;
+	i = f->dir->old ? ntr_mdir_find(f->dir->old, ntr_me_name(f->dir, f->at), e->name_len, UINT32_MAX)
+	                : -1;
 	if (i < -1 || i >= 0)
 		return i < -1 ? (int)i : 0;
 	r = ntr_dirent_get(&w->head, f->dir->tree, ntr_me_name(f->dir, f->at), e->name_len, &ino, &dtype);
@@ -264,7 +266,7 @@ static int identify_dir(struct ntr_arun *w, struct ntr_aobj *o)
 	struct ntr_inode under = {.ino = 0};
 	int r = 0;
 
-	d->flags &= (uint8_t)~(NTR_MD_OPAQUE | NTR_MD_XWHITEOUT);
+	d->flags &= (uint8_t) ~(NTR_MD_OPAQUE | NTR_MD_XWHITEOUT);
 	if (o->marks.flags & NTR_MARK_OPAQUE)
 		d->flags |= NTR_MD_OPAQUE;
 	else
@@ -285,8 +287,8 @@ static int identify_dir(struct ntr_arun *w, struct ntr_aobj *o)
 	return NTR_MIN(r, 0);
 }
 
-/* Whose listing has to be compared whole: what the memo cannot tell. A directory copied up for the first time is, but
- * for the names upper has, as base and head have it both. */
+/* Whose listing has to be compared whole: what the memo cannot tell. A directory copied up for the first time
+ * is, but for the names upper has, as base and head have it both. */
 static void decide_compare(const struct ntr_arun *w, const struct ntr_aobj *o, uint64_t old_base)
 {
 	struct ntr_mdir *d = o->dir;
@@ -379,22 +381,22 @@ int ntr_arun_identify(struct ntr_arun *w)
 	int r;
 
 	/* What the memo knows first, so that nothing else takes its inode. */
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (o->flags & NTR_AO_KNOWN)
 			take(w, o, o->tree);
-	/* Directories, parents first; then what is in them, which may have names in several: the sure before the
-	 * likely. */
-	TAILQ_FOREACH(o, &w->objs, link)
+	/* Directories, parents first; then what is in them, which may have names in several: the sure before
+	 * the likely. */
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (o->dir) {
 			r = identify_one_dir(w, o);
 			if (r)
 				return r;
 			publish(o);
 		}
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (!o->dir && (r = identify_surely(w, o)))
 			return r;
-	TAILQ_FOREACH(o, &w->objs, link) {
+	TAILQ_FOREACH (o, &w->objs, link) {
 		if (o->dir || o->ref.place == NTR_PLACE_NONE)
 			continue;
 		r = o->tree ? 0 : identify_rest(w, o);

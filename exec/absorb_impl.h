@@ -1,14 +1,14 @@
 /* absorb_impl: what memo.c and absorb*.c share. Private to the absorb modules (and their tests).
  *
- * A walk of upper gives a tree of directories (ntr_mtree); the memo keeps the last accepted one. A run makes a new one
- * and, for every entry that the memo does not know to be unchanged, one object (ntr_aobj) per upper inode. Then:
+ * A walk of upper gives a tree of directories (ntr_mtree); the memo keeps the last accepted one. A run makes
+ * a new one and, for every entry that the memo does not know to be unchanged, one object (ntr_aobj) per upper
+ * inode. Then:
  *
- *     walk      read upper                                 absorb_walk.c   (absorb_dirs.c: descriptors, absorb_marks.c: xattrs)
- *     match     objects that moved inside upper            absorb_match.c
- *     identify  which tree inode every object is           absorb_ident.c
- *     place     names: detach, remove, attach, create      absorb_place.c
- *     update    records, xattrs, content                   absorb_object.c (absorb_content.c, absorb_pool.c)
- *     restore   what upper no longer covers                absorb_restore.c */
+ *     walk      read upper                                 absorb_walk.c   (absorb_dirs.c: descriptors,
+ * absorb_marks.c: xattrs) match     objects that moved inside upper            absorb_match.c identify  which
+ * tree inode every object is           absorb_ident.c place     names: detach, remove, attach, create
+ * absorb_place.c update    records, xattrs, content                   absorb_object.c (absorb_content.c,
+ * absorb_pool.c) restore   what upper no longer covers                absorb_restore.c */
 #ifndef NTR_EXEC_ABSORB_IMPL_H
 #define NTR_EXEC_ABSORB_IMPL_H
 
@@ -18,6 +18,8 @@
 #include "absorb.h"
 
 #include <sys/queue.h>
+#include <xxhash.h>
+#define HASH_FUNCTION(keyptr, keylen, hashv) ((hashv) = (unsigned)XXH3_64bits(keyptr, keylen))
 #include <uthash.h>
 
 /* What tells an object of upper and its state from every other: times in nanoseconds, modulo 2^64. */
@@ -43,27 +45,29 @@ struct ntr_mentry {
 };
 
 enum {
-	NTR_MD_OPAQUE = 1,   /* nothing of the lower directory shows */
+	NTR_MD_OPAQUE = 1,    /* nothing of the lower directory shows */
 	NTR_MD_XWHITEOUT = 2, /* opaque=x: whiteouts may be files with a mark */
-	NTR_MD_PENDING = 4,  /* its own times differ from the tree's and ride with the next commit */
-	NTR_MD_LISTED = 8,   /* scratch: names were added or removed in the tree's directory */
-	NTR_MD_FRESH = 16,   /* scratch: its tree inode is made by this run */
-	NTR_MD_COMPARE = 32, /* scratch: compare the whole listing */
-	NTR_MD_VISITED = 64, /* scratch, old tree */
+	NTR_MD_PENDING = 4,   /* its own times differ from the tree's and ride with the next commit */
+	NTR_MD_LISTED = 8,    /* scratch: names were added or removed in the tree's directory */
+	NTR_MD_FRESH = 16,    /* scratch: its tree inode is made by this run */
+	NTR_MD_COMPARE = 32,  /* scratch: compare the whole listing */
+	NTR_MD_VISITED = 64,  /* scratch, old tree */
+	NTR_MD_STILL = 128,   /* scratch of the check: nothing came to it or went */
 };
 
 struct ntr_mdir {
 	struct ntr_mdir *parent, *next; /* next: all directories of the tree, parents before children */
 	struct ntr_mdir *old;           /* scratch: the same directory in the old tree */
 	struct ntr_mentry *v;
-	char *names; /* each NUL-terminated */
+	char *names;      /* each NUL-terminated */
 	uint32_t *sorted; /* scratch: entries by name */
 	uint32_t n, cap, names_len, names_cap;
-	uint32_t at;    /* its entry in the parent */
-	uint32_t seen;  /* scratch, old tree: entries with NTR_ME_SEEN */
+	uint32_t at;   /* its entry in the parent */
+	uint32_t seen; /* scratch, old tree: entries with NTR_ME_SEEN */
 	struct ntr_mstat st;
-	uint64_t tree, base; /* inode in the tree; inode of the lower directory that is laid beneath (0: none) */
-	uint64_t xhash;      /* of its xattrs */
+	uint64_t tree,
+	        base;   /* inode in the tree; inode of the lower directory that is laid beneath (0: none) */
+	uint64_t xhash; /* of its xattrs */
 	uint32_t mode, uid, gid;
 	int16_t slot; /* in the descriptor cache; -1 */
 	uint8_t flags;
@@ -120,13 +124,14 @@ struct ntr_marks {
 	struct ntr_xattr *v; /* by name */
 	size_t n;
 };
-/* Reads those of name in dirfd ("" : dirfd itself). 0, -EACCES (an ordinary user and a file without r), other errno. */
+/* Reads those of name in dirfd ("" : dirfd itself). 0, -EACCES (an ordinary user and a file without r), other
+ * errno. */
 int ntr_marks_read(int dirfd, const char *name, bool userxattr, struct ntr_marks *ret);
 void ntr_marks_done(struct ntr_marks *m);
 uint64_t ntr_marks_hash(const struct ntr_marks *m);
 
-/* absorb_dirs.c: a bounded set of open directories of upper. Directories and files that their owner may not read are
- * given the right for as long as they are open. */
+/* absorb_dirs.c: a bounded set of open directories of upper. Directories and files that their owner may not
+ * read are given the right for as long as they are open. */
 enum { NTR_DIRS_OPEN = 32 };
 struct ntr_dirs {
 	int root_fd;
@@ -190,6 +195,7 @@ struct ntr_aobj {
 		int state, err;
 		bool racy;
 		struct ntr_file_loaded *loaded;
+		struct statx *sx; /* where it is not what the walk saw */
 	} content;
 };
 TAILQ_HEAD(ntr_aobjs, ntr_aobj);
@@ -230,7 +236,8 @@ static inline bool ntr_mstat_same_object(const struct ntr_mstat *a, const struct
 }
 static inline bool ntr_mstat_same(const struct ntr_mstat *a, const struct ntr_mstat *b)
 {
-	return ntr_mstat_same_object(a, b) && a->ctime == b->ctime && a->mtime == b->mtime && a->size == b->size;
+	return ntr_mstat_same_object(a, b) && a->ctime == b->ctime && a->mtime == b->mtime &&
+	       a->size == b->size;
 }
 /* The name of the object's first place in o->ref.dir. */
 static inline const char *ntr_aobj_name(const struct ntr_aobj *o)
@@ -246,7 +253,8 @@ int ntr_arun_fail(struct ntr_arun *w, const struct ntr_mdir *d, const char *name
 int ntr_aobj_fail(struct ntr_arun *w, const struct ntr_aobj *o, int r);
 
 /* absorb_check.c */
-/* Calls fn for every entry of the directory open at fd (without "." and ".."), from its beginning; stops at nonzero. */
+/* Calls fn for every entry of the directory open at fd (without "." and ".."), from its beginning; stops at
+ * nonzero. */
 typedef int (*ntr_dents_fn)(void *user, int fd, const char *name, size_t n);
 int ntr_dents_each(int fd, ntr_dents_fn fn, void *user);
 int ntr_statx_at(int fd, const char *name, struct statx *ret); /* name "": fd itself */
@@ -272,7 +280,8 @@ int ntr_arun_identify(struct ntr_arun *w);
 int ntr_arun_in_use(struct ntr_arun *w, uint64_t tree); /* 1: it is an object of upper. 0, negative errno */
 
 /* absorb_place.c */
-int ntr_arun_clear(struct ntr_arun *w);  /* moved objects off their old names, then whatever else is in the way */
+int ntr_arun_clear(
+        struct ntr_arun *w); /* moved objects off their old names, then whatever else is in the way */
 /* d's listing in head and in base against upper's: what is too much goes, what is missing is wished back. */
 int ntr_arun_compare(struct ntr_arun *w, struct ntr_mdir *d);
 int ntr_arun_attach(struct ntr_arun *w); /* directories first, then the rest; creates what is new */
@@ -284,16 +293,17 @@ int ntr_arun_ride(struct ntr_arun *w); /* directories' own times, when there is 
 
 /* absorb_data.c */
 /* Sets content of in (and EXTENT items) to those of inode `from` of snap. */
-int ntr_content_copy(struct ntr_txn *t, const struct ntr_snap *snap, const struct ntr_inode *from, struct ntr_inode *in);
+int ntr_content_copy(
+        struct ntr_txn *t, const struct ntr_snap *snap, const struct ntr_inode *from, struct ntr_inode *in);
 /* 1: both have the same content; 0; negative errno. */
 int ntr_content_equal(const struct ntr_snap *a, const struct ntr_inode *x, const struct ntr_snap *b,
-	const struct ntr_inode *y);
+        const struct ntr_inode *y);
 int ntr_xattrs_equal(const struct ntr_snap *a, uint64_t x, const struct ntr_snap *b, uint64_t y);
 /* Copies the items of one type of inode x of a plain root to inode y. */
 int ntr_items_drop(struct ntr_txn *t, uint64_t ino, uint8_t type);
 /* Names of a file beyond its record's own; s must be a plain root if fn changes a transaction. */
-int ntr_links_each(const struct ntr_snap *s, uint64_t ino, int (*fn)(void *user, uint64_t dir, const char *name),
-	void *user);
+int ntr_links_each(const struct ntr_snap *s, uint64_t ino,
+        int (*fn)(void *user, uint64_t dir, const char *name), void *user);
 int ntr_items_copy(struct ntr_txn *t, const struct ntr_snap *from, uint64_t x, uint64_t y, uint8_t type);
 
 /* absorb_content.c: reads the object's content into in. */

@@ -1,8 +1,8 @@
 /* Extended attributes of an object of upper: overlayfs's marks, and those that are the user's.
  *
- * overlayfs keeps its own under trusted.overlay. (user.overlay. in a user's mount) and shows a user's attribute of that
- * name, which it keeps as PREFIXoverlay.NAME, without the "overlay.": so one level of escape is taken off here. The other
- * prefix means nothing to it. */
+ * overlayfs keeps its own under trusted.overlay. (user.overlay. in a user's mount) and shows a user's
+ * attribute of that name, which it keeps as PREFIXoverlay.NAME, without the "overlay.": so one level of
+ * escape is taken off here. The other prefix means nothing to it. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -15,11 +15,12 @@ enum { LIST_STACK = 1024, VALUE_MAX = 65536 };
 
 static const char *const prefixes[] = {"trusted.overlay.", "user.overlay."};
 
-/* Attributes that belong to the machine, not to the workspace: labels and measurements of security modules. */
+/* Attributes that belong to the machine, not to the workspace: labels and measurements of security modules.
+ */
 static bool is_foreign(const char *name)
 {
 	static const char *const skip[] = {
-		"security.selinux", "security.ima", "security.evm", "security.apparmor", "security.SMACK64"};
+	        "security.selinux", "security.ima", "security.evm", "security.apparmor", "security.SMACK64"};
 
 	if (!strncmp(name, "system.", 7))
 		return strcmp(name, "system.posix_acl_access") && strcmp(name, "system.posix_acl_default");

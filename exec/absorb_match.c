@@ -1,6 +1,6 @@
-/* Matching: objects of upper that moved since the memo was made, found again by inode and birth; and, where there is no
- * memo, what tells the objects of head apart: which inodes differ between base and head at all, and when those that
- * base does not have were born. */
+/* Matching: objects of upper that moved since the memo was made, found again by inode and birth; and, where
+ * there is no memo, what tells the objects of head apart: which inodes differ between base and head at all,
+ * and when those that base does not have were born. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -63,8 +63,8 @@ static int build(struct matcher *m)
 	return 0;
 }
 
-/* The old entry of the same name in the directory that an object's first name is in (which may itself have moved),
- * else any that vanished. */
+/* The old entry of the same name in the directory that an object's first name is in (which may itself have
+ * moved), else any that vanished. */
 static int find(struct matcher *m, const struct ntr_aobj *o, struct ntr_mentry **ret)
 {
 	struct ntr_mdir *old = o->ref.dir->old;
@@ -154,13 +154,14 @@ int ntr_arun_match(struct ntr_arun *w)
 	bool unknown = false;
 	int r = 0;
 
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		unknown |= !(o->flags & NTR_AO_KNOWN);
 	if (!unknown || !w->old)
 		return 0;
 	r = build(&m);
-	/* Parents come before what is in them: a directory that moved is known when its entries are looked at. */
-	TAILQ_FOREACH(o, &w->objs, link)
+	/* Parents come before what is in them: a directory that moved is known when its entries are looked
+	 * at. */
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (!r && m.n && !(o->flags & NTR_AO_KNOWN))
 			r = match(&m, o);
 	HASH_CLEAR(hh, m.table);
@@ -182,7 +183,8 @@ static uint64_t nanoseconds(const struct timespec *t)
 }
 
 /* A moment alone is no proof: everything made within a tick of the clock may have the same. */
-static struct ntr_birth birth_of(uint32_t mode, const struct timespec *btime, const struct timespec *mtime, uint64_t size)
+static struct ntr_birth birth_of(
+        uint32_t mode, const struct timespec *btime, const struct timespec *mtime, uint64_t size)
 {
 	struct ntr_birth b = {.btime = nanoseconds(btime), .type = mode & S_IFMT};
 
@@ -217,7 +219,7 @@ static int note_birth(struct ntr_arun *w, uint64_t ino, const uint8_t *val, size
 }
 
 static int note_difference(void *user, const uint8_t *key, size_t klen, const uint8_t *old, size_t old_len,
-	const uint8_t *new, size_t new_len)
+        const uint8_t *new, size_t new_len)
 {
 	struct ntr_arun *w = user;
 	uint64_t ino = klen > 8 ? ntr_get_be64(key) : 0;
@@ -260,8 +262,7 @@ void ntr_arun_differ_done(struct ntr_arun *w)
 {
 	struct ntr_birth *b, *tmp;
 
-	HASH_ITER(hh, w->births, b, tmp)
-	{
+	HASH_ITER (hh, w->births, b, tmp) {
 		HASH_DEL(w->births, b);
 		free(b);
 	}

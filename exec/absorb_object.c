@@ -1,4 +1,5 @@
-/* Objects: writes records, extended attributes and symlink targets of what upper holds, where they differ from head's. */
+/* Objects: writes records, extended attributes and symlink targets of what upper holds, where they differ
+ * from head's. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -136,7 +137,6 @@ static int compare_xattr(void *user, const char *name, const uint8_t *val, size_
 /* Brings the tree's xattrs to upper's. 1: some differed; 0; negative errno. */
 static int update_xattrs(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in)
 {
-	ntr_auto(ntr_marks_done) struct ntr_marks none = {0};
 	struct xattr_diff d = {.want = &o->marks};
 	int r = 0;
 
@@ -146,7 +146,8 @@ static int update_xattrs(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inod
 		for (size_t i = 0; i < d.gone.n && !r; i++)
 			r = ntr_xattr_del(w->txn, in, d.gone.v[i].name);
 		for (size_t i = 0; i < o->marks.n && !r; i++)
-			r = ntr_xattr_set(w->txn, in, o->marks.v[i].name, o->marks.v[i].val, o->marks.v[i].len);
+			r = ntr_xattr_set(
+			        w->txn, in, o->marks.v[i].name, o->marks.v[i].val, o->marks.v[i].len);
 		r = r ? r : 1;
 	}
 	ntr_marks_done(&d.gone);
@@ -155,8 +156,9 @@ static int update_xattrs(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inod
 
 static bool same_content_fields(const struct ntr_inode *a, const struct ntr_inode *b)
 {
-	return a->data_kind == b->data_kind && a->size == b->size && a->chunk == b->chunk && a->blocks == b->blocks &&
-	       a->payload_len == b->payload_len && !memcmp(a->payload, b->payload, a->payload_len);
+	return a->data_kind == b->data_kind && a->size == b->size && a->chunk == b->chunk &&
+	       a->blocks == b->blocks && a->payload_len == b->payload_len &&
+	       !memcmp(a->payload, b->payload, a->payload_len);
 }
 
 /* 1: content differs from what head had. */
@@ -215,7 +217,7 @@ int ntr_arun_update(struct ntr_arun *w)
 	struct ntr_aobj *o;
 	int r;
 
-	TAILQ_FOREACH(o, &w->objs, link) {
+	TAILQ_FOREACH (o, &w->objs, link) {
 		if (!o->tree || o->flags & (NTR_AO_FRESH | NTR_AO_SAME))
 			continue;
 		r = update(w, o);

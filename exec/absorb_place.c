@@ -1,9 +1,9 @@
 /* Names: brings the tree's entries from what head has to what the merged view shows.
  *
- * Objects change places in any permutation (a directory may end up inside one that was inside it), so it is done in
- * steps: every object of upper that has to move is taken off its old names first; then whatever else stands where the
- * view shows something different is removed, with all below it, which by then holds nothing that is still wanted; then
- * objects are entered, directories first and parents before children. */
+ * Objects change places in any permutation (a directory may end up inside one that was inside it), so it is
+ * done in steps: every object of upper that has to move is taken off its old names first; then whatever else
+ * stands where the view shows something different is removed, with all below it, which by then holds nothing
+ * that is still wanted; then objects are entered, directories first and parents before children. */
 #include "absorb_impl.h"
 
 #include "../base/buf.h"
@@ -43,7 +43,8 @@ static int add_link(void *user, uint64_t dir, const char *name)
 	return names_add(user, dir, name, strlen(name));
 }
 
-/* Pairs off the names that the object keeps; the rest of its references are ATTACH, and how many there are. */
+/* Pairs off the names that the object keeps; the rest of its references are ATTACH, and how many there are.
+ */
 static size_t keep_wanted(struct ntr_aobj *o, struct names *l)
 {
 	size_t missing = 0;
@@ -52,7 +53,7 @@ static size_t keep_wanted(struct ntr_aobj *o, struct names *l)
 		f->place = NTR_PLACE_ATTACH;
 		for (size_t i = 0; i < l->n && f->place; i++)
 			if (!l->v[i].wanted && l->v[i].dir == f->dir->tree &&
-				!strcmp(l->v[i].name, ntr_me_name(f->dir, f->at))) {
+			        !strcmp(l->v[i].name, ntr_me_name(f->dir, f->at))) {
 				l->v[i].wanted = true;
 				f->place = NTR_PLACE_THERE;
 			}
@@ -121,7 +122,8 @@ static int lift(struct ntr_arun *w, struct ntr_aobj *o)
 
 	if (r)
 		return NTR_MIN(r, 0);
-	if (in.parent == o->ref.dir->tree && !strcmp(in.name, name) && !o->ref.next && !(in.flags & NTR_INODE_HAS_LINKS))
+	if (in.parent == o->ref.dir->tree && !strcmp(in.name, name) && !o->ref.next &&
+	        !(in.flags & NTR_INODE_HAS_LINKS))
 		return 0; /* nearly always */
 	r = names_add(&l, in.parent, in.name, in.name_len);
 	if (!r && in.flags & NTR_INODE_HAS_LINKS)
@@ -137,7 +139,7 @@ static int lift_all(struct ntr_arun *w)
 	struct ntr_aobj *o;
 	int r;
 
-	TAILQ_FOREACH(o, &w->objs, link) {
+	TAILQ_FOREACH (o, &w->objs, link) {
 		if (!o->ref.dir || !o->tree)
 			continue;
 		if (o->flags & NTR_AO_FRESH) {
@@ -235,9 +237,9 @@ static int compare_one(struct ntr_arun *w, struct ntr_mdir *d, const struct ntr_
 	int r;
 
 	if (in_base) {
-		r = d->flags & NTR_MD_FRESH
-			    ? -ENOENT
-			    : ntr_dirent_get(ntr_txn_snap(w->txn), d->tree, en->name, en->name_len, &have, &dtype);
+		r = d->flags & NTR_MD_FRESH ? -ENOENT
+		                            : ntr_dirent_get(ntr_txn_snap(w->txn), d->tree, en->name,
+		                                      en->name_len, &have, &dtype);
 		if (r && r != -ENOENT)
 			return r;
 		return have == en->ino ? 0 : ntr_arun_want_base(w, d, en->name, en->name_len, en->ino);
@@ -327,10 +329,10 @@ int ntr_arun_attach(struct ntr_arun *w)
 	struct ntr_aobj *o;
 	int r = 0;
 
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (o->dir && (r = attach_object(w, o)))
 			return r;
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (!o->dir && (r = attach_object(w, o)))
 			return r;
 	return 0;

@@ -1,7 +1,7 @@
-/* Threads that read files and store their chunks while the caller makes records: an untar of fifty thousand files is
- * mostly opening, hashing and compressing. The caller opens (directories are its), threads read; each object has one
- * owner at a time, handed over under the lock. Large files that head has already stay the caller's: it compares them
- * with what they were. */
+/* Threads that read files and store their chunks while the caller makes records: an untar of fifty thousand
+ * files is mostly opening, hashing and compressing. The caller opens (directories are its), threads read;
+ * each object has one owner at a time, handed over under the lock. Large files that head has already stay the
+ * caller's: it compares them with what they were. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -23,31 +23,50 @@ struct ntr_pool {
 	unsigned head, count;
 	bool stop;
 	const struct ntr_aobj *awaited;
-	struct ntr_aobj *next; /* to be queued next; those that are new come first, as they are wanted first */
+	struct ntr_aobj
+	        *next; /* to be queued next; those that are new come first, as they are wanted first */
 	bool second;
 	unsigned nthreads;
 	pthread_t thread[THREADS_MAX];
 };
 
+/* The object's other fields are the caller's, who reads them meanwhile. */
+static int note_stat(struct ntr_aobj *o, const struct statx *sx)
+{
+	struct ntr_mstat st = ntr_mstat_of(sx);
+
+	if (ntr_mstat_same(&o->st, &st))
+		return 0;
+	o->content.sx = malloc(sizeof(*sx));
+	if (!o->content.sx)
+		return -ENOMEM;
+	*o->content.sx = *sx;
+	return 0;
+}
+
 /* Reads it until it stands still over one reading. */
 static int load_steady(struct ntr_pool *p, struct ntr_aobj *o, int fd)
 {
-	struct ntr_mstat after;
-	struct statx sx;
-	int r = ntr_statx_at(fd, "", &sx);
+	struct statx before, after;
+	bool steady = false;
+	int r = ntr_statx_at(fd, "", &after);
 
-	for (int i = 0; i < READ_TRIES && !r; i++) {
+	for (int i = 0; i < READ_TRIES && !r && !steady; i++) {
+		struct ntr_mstat x, y;
+
+		before = after;
 		ntr_file_loaded_free(ntr_steal_ptr(o->content.loaded));
-		ntr_aobj_stat(o, &sx);
-		r = ntr_file_load(p->chunks, fd, o->st.size, &o->content.loaded);
+		r = ntr_file_load(p->chunks, fd, before.stx_size, &o->content.loaded);
 		if (!r)
-			r = ntr_statx_at(fd, "", &sx);
-		after = ntr_mstat_of(&sx);
-		if (!r && ntr_mstat_same(&o->st, &after))
-			return 0;
+			r = ntr_statx_at(fd, "", &after);
+		x = ntr_mstat_of(&before);
+		y = ntr_mstat_of(&after);
+		steady = ntr_mstat_same(&x, &y);
 	}
-	o->content.racy = !r;
-	return r;
+	if (r)
+		return r;
+	o->content.racy = !steady;
+	return note_stat(o, &before);
 }
 
 static void finish(struct ntr_pool *p, struct ntr_aobj *o, int r)
@@ -94,7 +113,7 @@ static bool is_eligible(const struct ntr_aobj *o)
 {
 	return o->flags & NTR_AO_CONTENT && o->st.size &&
 	       (o->flags & NTR_AO_FRESH ? o->st.size <= UINT64_C(1) << NTR_SIZE_MAX_LOG2
-					: o->st.size <= NTR_CHUNK_SIZE);
+	                                : o->st.size <= NTR_CHUNK_SIZE);
 }
 
 static unsigned cpus(void)
@@ -112,7 +131,7 @@ int ntr_pool_start(struct ntr_arun *w)
 
 	if (w->files < FILES_MIN)
 		return 0;
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		n += is_eligible(o);
 	if (n < FILES_MIN)
 		return 0;
@@ -131,7 +150,7 @@ int ntr_pool_start(struct ntr_arun *w)
 		ntr_pool_stop(w);
 		return 0;
 	}
-	TAILQ_FOREACH(o, &w->objs, link)
+	TAILQ_FOREACH (o, &w->objs, link)
 		if (is_eligible(o)) {
 			o->flags |= NTR_AO_POOLED;
 			o->content.state = NTR_CONTENT_NONE;
@@ -244,6 +263,8 @@ int ntr_pool_wait(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in)
 	} while (!r && o->content.state == NTR_CONTENT_NONE);
 	if (r)
 		return r;
+	if (o->content.sx)
+		ntr_aobj_stat(o, o->content.sx);
 	w->bytes += o->st.size;
 	r = ntr_file_attach(w->txn, in, o->content.loaded, &cut);
 	ntr_file_loaded_free(ntr_steal_ptr(o->content.loaded));

@@ -1,6 +1,6 @@
-/* Without a memo: what head has of the part of base that upper does not cover must be as in base. It nearly always is:
- * only inodes that differ between the two are looked at, and those that are upper's are not meant. See absorb_restore.c
- * for how head and upper can come to disagree. */
+/* Without a memo: what head has of the part of base that upper does not cover must be as in base. It nearly
+ * always is: only inodes that differ between the two are looked at, and those that are upper's are not meant.
+ * See absorb_restore.c for how head and upper can come to disagree. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -36,7 +36,8 @@ static int build(struct reset *x)
 	return 0;
 }
 
-/* Does base's entry `name` of directory `dir` show in the view? *ret_dir: the tree's directory that it shows in. 1, 0. */
+/* Does base's entry `name` of directory `dir` show in the view? *ret_dir: the tree's directory that it shows
+ * in. 1, 0. */
 static int shows(struct reset *x, uint64_t dir, const char *name, uint64_t *ret_dir)
 {
 	struct ntr_inode in;
@@ -101,7 +102,8 @@ static int file_is_same(struct ntr_arun *w, const struct ntr_inode *was, const s
 {
 	int r;
 
-	if (!same_attrs(was, now) || was->mtime.tv_sec != now->mtime.tv_sec || was->mtime.tv_nsec != now->mtime.tv_nsec)
+	if (!same_attrs(was, now) || was->mtime.tv_sec != now->mtime.tv_sec ||
+	        was->mtime.tv_nsec != now->mtime.tv_nsec)
 		return 0;
 	r = ntr_content_equal(&w->base, was, ntr_txn_snap(w->txn), now);
 	return r > 0 ? ntr_xattrs_equal(&w->base, was->ino, ntr_txn_snap(w->txn), now->ino) : r;
@@ -165,7 +167,8 @@ int ntr_arun_reset(struct ntr_arun *w)
 	struct reset x = {.w = w, .dirs = true};
 	int r = build(&x);
 
-	/* Directories first: what their listings lack is restored whole, and then needs no look of its own. */
+	/* Directories first: what their listings lack is restored whole, and then needs no look of its own.
+	 */
 	for (size_t i = 0; i < w->ndiffer && !r; i++)
 		r = reset_object(&x, w->differ[i]);
 	x.dirs = false;

@@ -1,9 +1,9 @@
 /* What upper no longer covers: objects of base that head has lost, or has changed, come back.
  *
- * overlayfs itself never takes a mark away so that the lower tree shows again. But an upper that went through a power
- * failure may be older than head: it then lacks whiteouts and copies that head was made from. What the view shows is
- * what counts, so names come back from base; the number of an object that no longer is in the tree comes back with it,
- * otherwise it gets a new one. */
+ * overlayfs itself never takes a mark away so that the lower tree shows again. But an upper that went through
+ * a power failure may be older than head: it then lacks whiteouts and copies that head was made from. What
+ * the view shows is what counts, so names come back from base; the number of an object that no longer is in
+ * the tree comes back with it, otherwise it gets a new one. */
 #include "absorb_impl.h"
 
 #include <dirent.h>
@@ -80,7 +80,8 @@ static int enter(struct ntr_arun *w, const struct ntr_restore *x, struct ntr_ino
 }
 
 /* One more name of an object that was restored before, or that is in the tree as base has it. 1: done. */
-static int link_up(struct ntr_arun *w, const struct ntr_restore *x, const struct ntr_inode *in, struct copied *table)
+static int link_up(
+        struct ntr_arun *w, const struct ntr_restore *x, const struct ntr_inode *in, struct copied *table)
 {
 	struct ntr_inode now;
 	struct copied *c;
@@ -158,8 +159,7 @@ int ntr_arun_restore(struct ntr_arun *w)
 
 	for (const struct ntr_restore *x = w->restores; x && !r; x = x->next)
 		r = restore(w, x, &table);
-	HASH_ITER(hh, table, c, tmp)
-	{
+	HASH_ITER (hh, table, c, tmp) {
 		HASH_DEL(table, c);
 		free(c);
 	}

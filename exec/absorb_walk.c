@@ -1,5 +1,5 @@
-/* The walk: reads all of upper into a new tree, and notes every entry that the memo does not know to be unchanged as an
- * object. Directories wait on a list, depth first: upper may be deeper than any stack. */
+/* The walk: reads all of upper into a new tree, and notes every entry that the memo does not know to be
+ * unchanged as an object. Directories wait on a list, depth first: upper may be deeper than any stack. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -46,7 +46,8 @@ int ntr_arun_fail(struct ntr_arun *w, const struct ntr_mdir *d, const char *name
 
 int ntr_aobj_fail(struct ntr_arun *w, const struct ntr_aobj *o, int r)
 {
-	return ntr_arun_fail(w, o->ref.dir ? o->ref.dir : w->tree->root, o->ref.dir ? ntr_aobj_name(o) : NULL, r);
+	return ntr_arun_fail(
+	        w, o->ref.dir ? o->ref.dir : w->tree->root, o->ref.dir ? ntr_aobj_name(o) : NULL, r);
 }
 
 void ntr_aobj_set_entries(struct ntr_arun *w, struct ntr_aobj *o)

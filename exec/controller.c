@@ -1,4 +1,5 @@
 #include "controller_impl.h"
+#include "live_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -47,6 +48,7 @@ static struct ntr_sess *sess_new(struct ntr_ctl *c, uint64_t sid)
 		return NULL;
 	s->sid = sid;
 	s->ctl = c;
+	s->mem_fd = -1;
 	pthread_mutex_init(&s->m, NULL);
 	pthread_mutex_init(&s->call_m, NULL);
 	TAILQ_INIT(&s->waiters);
@@ -90,10 +92,44 @@ static bool call_enqueue(struct ntr_call *call, struct ntr_sess *s, struct ntr_w
 	return !gone;
 }
 
+static void wake_first(struct ntr_sess *s)
+{
+	if (!TAILQ_EMPTY(&s->waiters))
+		pthread_cond_signal(&TAILQ_FIRST(&s->waiters)->cond);
+}
+
+/* Waits in line; with m held. 0: taken, else -EINTR (w was cancelled) or -EBUSY (unless_call, and a call has it). */
+static int queue_wait(struct ntr_sess *s, struct ntr_waiter *w, bool is_call)
+{
+	struct ntr_waiter *other;
+	int r = 0;
+
+	while (!r && !w->cancelled && (s->held || TAILQ_FIRST(&s->waiters) != w)) {
+		if (w->unless_call && s->by_call)
+			r = -EBUSY;
+		else
+			pthread_cond_wait(&w->cond, &s->m);
+	}
+	TAILQ_REMOVE(&s->waiters, w, link);
+	if (w->cancelled)
+		r = -EINTR;
+	if (!r) {
+		s->held = true;
+		s->by_call = is_call;
+	} else if (!s->held) {
+		wake_first(s);
+	}
+	if (!r && is_call)
+		TAILQ_FOREACH (other, &s->waiters, link)
+			if (other->unless_call)
+				pthread_cond_signal(&other->cond);
+	return r;
+}
+
 int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
 {
 	struct ntr_waiter w = {.cancelled = false};
-	int r = 0;
+	int r;
 
 	pthread_cond_init(&w.cond, NULL);
 	pthread_mutex_lock(&s->m);
@@ -103,15 +139,7 @@ int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
 	if (call && !call_enqueue(call, s, &w))
 		w.cancelled = true;
 	pthread_mutex_lock(&s->m);
-	while (!w.cancelled && (s->held || TAILQ_FIRST(&s->waiters) != &w))
-		pthread_cond_wait(&w.cond, &s->m);
-	TAILQ_REMOVE(&s->waiters, &w, link);
-	if (w.cancelled)
-		r = -EINTR;
-	else
-		s->held = true;
-	if (r && !s->held && !TAILQ_EMPTY(&s->waiters))
-		pthread_cond_signal(&TAILQ_FIRST(&s->waiters)->cond);
+	r = queue_wait(s, &w, call != NULL);
 	pthread_mutex_unlock(&s->m);
 	if (call) {
 		pthread_mutex_lock(&call->m);
@@ -123,12 +151,25 @@ int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
 	return r;
 }
 
+bool ntr_sess_hold_unless_call(struct ntr_sess *s)
+{
+	struct ntr_waiter w = {.unless_call = true};
+	int r;
+
+	pthread_cond_init(&w.cond, NULL);
+	pthread_mutex_lock(&s->m);
+	TAILQ_INSERT_TAIL(&s->waiters, &w, link);
+	r = queue_wait(s, &w, false);
+	pthread_mutex_unlock(&s->m);
+	pthread_cond_destroy(&w.cond);
+	return !r;
+}
+
 void ntr_sess_release(struct ntr_sess *s)
 {
 	pthread_mutex_lock(&s->m);
-	s->held = false;
-	if (!TAILQ_EMPTY(&s->waiters))
-		pthread_cond_signal(&TAILQ_FIRST(&s->waiters)->cond);
+	s->held = s->by_call = false;
+	wake_first(s);
 	pthread_mutex_unlock(&s->m);
 }
 
@@ -190,18 +231,34 @@ int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e)
 	return r;
 }
 
+/* What is in memory is lost with its last descriptor. */
+static void keep_memory(struct ntr_sess *s)
+{
+	if (!s->live || !s->live->upper.memory)
+		return;
+	ntr_closep(&s->mem_fd);
+	s->mem_fd = fcntl(s->live->upper.fd, F_DUPFD_CLOEXEC, 3);
+	s->mem_n = s->live->upper.n;
+	if (s->mem_fd >= 0)
+		s->live->dirty = false; /* the supervisor need not keep it, too */
+}
+
 int ntr_sess_recover(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 {
 	struct ntr_commit done = {0};
 	int r;
 
+	keep_memory(s);
 	ntr_sess_unlive(s);
 	if (!h->upper)
 		return 0;
-	r = ntr_ctl_absorb_dead(s->ctl, h, "recovered", &done, e);
+	r = ntr_ctl_absorb_dead(
+	        s->ctl, h, "recovered", s->mem_n == h->upper ? s->mem_fd : -1, &done, e);
 	ntr_commit_done(&done);
 	if (r)
 		return r;
+	ntr_closep(&s->mem_fd);
+	s->mem_fd = -1;
 	ntr_ctl_sweep(s->ctl);
 	return 0;
 }
@@ -215,7 +272,7 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 
 	if (s->live && !ntr_initlink_dead(s->live->link, true)) {
 		s->live->used_ns = ntr_mono_ns();
-		return 0;
+		return ntr_live_record(s->live, h, e);
 	}
 	if (s->live || h->upper)
 		r = ntr_sess_recover(s, h, e);
@@ -227,7 +284,9 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	r = ntr_live_start(s->ctl->store, h, &o, &l, e);
 	if (r)
 		return r;
+	pthread_mutex_lock(&s->call_m);
 	__atomic_store_n(&s->live, l, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&s->call_m);
 	ntr_hist_add(&s->ctl->ops[NTR_OP_LIVE], ntr_mono_ns() - began);
 	return 0;
 }
@@ -266,7 +325,7 @@ static int recover_one(void *user, const struct ntr_head *head)
 	if (!h.upper)
 		return 0;
 	ntr_upper_end_leftovers(c->store, h.sid, h.upper);
-	if (ntr_ctl_absorb_dead(c, &h, "recovered", &done, &e)) {
+	if (ntr_ctl_absorb_dead(c, &h, "recovered", -1, &done, &e)) {
 		/* Its upper stays and is tried again at the session's next use, which then tells the user. */
 		ntr_err_format(&e, line, sizeof line);
 		fprintf(stderr, "ntrd: recover session %s: %s\n", h.name, line);
@@ -288,6 +347,7 @@ static int trash_orphan(void *user, uint64_t sid, uint64_t n)
 	if (!ntr_session_by_id(c->store, sid, &h, NULL) && h.upper == n)
 		return 0;
 	ntr_upper_end_leftovers(c->store, sid, n);
+	ntr_memory_end(c->store, sid, n);
 	ntr_upper_trash(c->store, sid, n);
 	return 0;
 }
@@ -393,6 +453,7 @@ void ntr_ctl_close(struct ntr_ctl *c)
 			ntr_versions_stop(c->mounts[i].v);
 	HASH_ITER (hh, c->sessions, s, next) {
 		HASH_DEL(c->sessions, s);
+		ntr_closep(&s->mem_fd);
 		ntr_state_free(s->state);
 		pthread_mutex_destroy(&s->m);
 		pthread_mutex_destroy(&s->call_m);
@@ -460,6 +521,8 @@ static void tick_session(struct ntr_sess *s, uint64_t now)
 
 		if (ntr_initlink_dead(s->live->link, true))
 			ntr_sess_recover(s, &h, NULL);
+		else if (s->live->unrecorded)
+			ntr_live_record(s->live, &h, NULL);
 		else if (s->fold_due && now >= s->fold_retry_ns)
 			fold_now(s, &h, now);
 		else if (idle > IDLE_CLOSE_S * 1000000000ull && !s->live->background && !ntr_sess_binds(s))

@@ -50,6 +50,7 @@ void ntr_call_signal(struct ntr_call *call, int sig)
 		send_signal(call, sig);
 	} else if (ends && !call->cancelled) {
 		call->cancelled = true;
+		call->cancelled_by = sig;
 		if (call->queue) {
 			pthread_mutex_lock(&call->queue->m);
 			call->waiter->cancelled = true;
@@ -104,17 +105,17 @@ static void *capture_main(void *arg)
 {
 	struct capture *c = arg;
 	struct pollfd p[3] = {{c->rd[0], POLLIN, 0}, {c->rd[1], POLLIN, 0}, {c->stop[0], POLLIN, 0}};
-	ntr_autofree char *tmp = malloc(65536);
+	char tmp[65536]; /* not from the heap: without a reader the call would hang */
 
-	while (tmp && !(p[2].revents & (POLLIN | POLLHUP))) {
+	while (!(p[2].revents & (POLLIN | POLLHUP))) {
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
 			break;
 		for (int i = 0; i < 2; i++)
-			if (p[i].revents && !drain(c, i, tmp, 65536) && errno != EAGAIN)
+			if (p[i].revents && !drain(c, i, tmp, sizeof tmp) && errno != EAGAIN)
 				p[i].fd = -1;
 	}
-	for (int i = 0; tmp && i < 2; i++)
-		while (drain(c, i, tmp, 65536))
+	for (int i = 0; i < 2; i++)
+		while (drain(c, i, tmp, sizeof tmp))
 			;
 	return NULL;
 }
@@ -160,19 +161,13 @@ static void capture_end(struct capture *c)
 
 /* ---- the run itself ---- */
 
-static json_t *call_msg(
-        const struct ntr_call_spec *spec, const struct ntr_state *st, const char *wsroot, char **env)
+static json_t *call_msg(const struct ntr_call_spec *spec, const struct ntr_state *st, char **env)
 {
 	const char *cwd = spec->cwd ? spec->cwd : st->cwd;
-	json_t *m = json_pack("{s:s,s:o,s:i,s:o}", "op", "call", "env", ntr_json_strv(env), "umask",
-	        (int)st->umask, "cwd", ntr_json_bytes(cwd, strlen(cwd)));
+	json_t *what = spec->script ? ntr_json_bytes(spec->script, spec->script_len) : ntr_json_strv(spec->argv);
 
-	(void)wsroot;
-	if (m && spec->script)
-		json_object_set_new(m, "script", ntr_json_bytes(spec->script, spec->script_len));
-	else if (m)
-		json_object_set_new(m, "argv", ntr_json_strv(spec->argv));
-	return m;
+	return json_pack("{s:s,s:o,s:i,s:o,s:o}", "op", "call", "env", ntr_json_strv(env), "umask",
+	        (int)st->umask, "cwd", ntr_json_bytes(cwd, strlen(cwd)), spec->script ? "script" : "argv", what);
 }
 
 static void call_attach(struct ntr_call *call, struct ntr_initlink *link, uint64_t req)
@@ -181,7 +176,7 @@ static void call_attach(struct ntr_call *call, struct ntr_initlink *link, uint64
 	call->link = link;
 	call->req = req;
 	if (link && call->cancelled)
-		send_signal(call, SIGTERM);
+		send_signal(call, call->cancelled_by);
 	for (int i = 0; link && i < call->npending; i++)
 		send_signal(call, call->pending[i]);
 	call->npending = 0;
@@ -221,11 +216,10 @@ static int await_end(struct ntr_live *l, struct ntr_initreq *rq, double timeout_
 }
 
 static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct ntr_call *call, char **env,
-        const char *wsroot, const int fds[3], struct ntr_call_result *ret, json_t **ret_reply,
-        struct ntr_err *e)
+        const int fds[3], struct ntr_call_result *ret, json_t **ret_reply, struct ntr_err *e)
 {
 	struct ntr_initreq rq;
-	int r = ntr_initlink_send(s->live->link, &rq, call_msg(spec, s->state, wsroot, env), fds, 3);
+	int r = ntr_initlink_send(s->live->link, &rq, call_msg(spec, s->state, env), fds, 3);
 
 	if (!r) {
 		call_attach(call, s->live->link, rq.req);
@@ -269,7 +263,7 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 		fds[2] = cap.wr[1];
 	}
 	if (!r)
-		r = exchange(s, spec, call, env, h->wsroot, fds, ret, &reply, e);
+		r = exchange(s, spec, call, env, fds, ret, &reply, e);
 	capture_end(&cap);
 	ret->duration_s = (double)(ntr_mono_ns() - began) / 1e9;
 	if (!r) {

@@ -1,8 +1,11 @@
 /* Absorb and commit: how what a session's processes wrote becomes one commit. */
 #include "controller_impl.h"
+#include "../base/upperfs.h"
+#include "live_memory.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 
 enum { FOLD_BYTES = 256 << 20 };
 
@@ -96,7 +99,7 @@ static void committed(struct ntr_sess *s)
 	if (!s->live)
 		return;
 	ntr_absorb_accept(s->live->memo);
-	s->live->dirty = false;
+	s->live->dirty = s->live->unrecorded = false;
 	ntr_sess_note_size(s);
 }
 
@@ -118,6 +121,10 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, st
 	r = ntr_txn_begin(s->ctl->store, h->root, &txn);
 	if (r)
 		return ntr_err_set(e, r, "begin a commit");
+	if (s->live && s->live->unrecorded) { /* the commit writes the whole record */
+		h->upper = s->live->upper.n;
+		h->base_root = s->live->upper.base_root;
+	}
 	r = collect(s, txn, &res, e);
 	if (r)
 		ntr_txn_abort(txn);
@@ -169,8 +176,24 @@ static int commit_dead(struct ntr_ctl *c, struct ntr_head *h, struct ntr_txn *tx
 	return r;
 }
 
-int ntr_ctl_absorb_dead(
-        struct ntr_ctl *c, struct ntr_head *h, const char *tool, struct ntr_commit *ret, struct ntr_err *e)
+static int open_dead(struct ntr_ctl *c, const struct ntr_head *h, int held_fd, struct ntr_upper *ret)
+{
+	int r;
+
+	if (held_fd < 0) {
+		r = ntr_upper_open(c->store, h->sid, h->upper, ret);
+		if (r == -ENODATA)
+			fprintf(stderr,
+			        "ntrd: session %s: what no commit held was in memory, and went with its supervisor\n",
+			        h->name);
+		return r == -ENODATA ? -ENOENT : r;
+	}
+	*ret = (struct ntr_upper){.fd = fcntl(held_fd, F_DUPFD_CLOEXEC, 3), .work_fd = -1};
+	return ret->fd < 0 ? -errno : 0;
+}
+
+int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool, int held_fd, struct ntr_commit *ret,
+        struct ntr_err *e)
 {
 	ntr_auto(ntr_upper_close) struct ntr_upper u = {.fd = -1, .work_fd = -1};
 	struct ntr_absorb_result res = {0};
@@ -180,11 +203,11 @@ int ntr_ctl_absorb_dead(
 	int r;
 
 	*ret = (struct ntr_commit){0};
-	r = ntr_upper_open(c->store, h->sid, n, &u);
+	r = open_dead(c, h, held_fd, &u);
 	if (r == -ENOENT) /* a stop was cut short between trash and record: all of it had been committed */
 		return ntr_live_drop_upper(c->store, h, e);
 	if (!r)
-		r = ntr_memo_new(u.fd, geteuid() != 0, &memo);
+		r = ntr_memo_new(u.fd, ntr_fs_userxattr(), &memo);
 	if (!r)
 		r = ntr_txn_begin(c->store, h->root, &txn);
 	if (r) {
@@ -201,6 +224,7 @@ int ntr_ctl_absorb_dead(
 		return ntr_err_default(e, r, "recover the work of session %s", h->name);
 	if (h->upper)
 		return ntr_live_drop_upper(c->store, h, e);
+	ntr_memory_end(c->store, h->sid, n);
 	return ntr_upper_trash(c->store, h->sid, n);
 }
 
@@ -222,6 +246,8 @@ int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigne
 		r = ntr_sess_stage(s, h, ret, e);
 	if (r)
 		return r;
+	if (discard && s->live)
+		s->live->dirty = false;
 	if (discard) {
 		ntr_state_free(s->state);
 		s->state = NULL;

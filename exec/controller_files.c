@@ -35,31 +35,59 @@ static int fail(struct ntr_err *e, int code, const char *verb, const char *path)
 	return ntr_err_default(e, code, "%s %s", verb, *path ? path : "/");
 }
 
-/* Takes a live session for a file operation. *ret NULL: it is not live (or rev is given), use the tree. */
-static int hold_if_live(
-        struct ntr_ctl *c, const char *session, struct ntr_sess **ret, struct ntr_head *h, struct ntr_err *e)
+/* What a killed supervisor's session had written becomes a commit before the head is read in its place. */
+static int recover_dead(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
+{
+	int r;
+
+	if (!ntr_sess_hold_unless_call(s))
+		return 0;
+	r = ntr_session_by_id(s->ctl->store, s->sid, h, e);
+	if (!r && (s->live ? ntr_initlink_dead(s->live->link, true) : h->upper != 0))
+		r = ntr_sess_recover(s, h, e);
+	ntr_sess_release(s);
+	return r;
+}
+
+/* Takes a live session for a file operation. *ret NULL: it is not live, use the tree. */
+static int hold_if_live(struct ntr_ctl *c, const char *session, struct ntr_sess **ret, struct ntr_err *e)
 {
 	struct ntr_sess *s;
-	int r = ntr_session_get(c->store, session, h, e);
+	struct ntr_head h;
+	int r = ntr_session_get(c->store, session, &h, e);
 
 	*ret = NULL;
 	if (!r)
-		r = ntr_ctl_sess(c, h->sid, &s);
-	if (r || !ntr_sess_is_live(s))
-		return r ? ntr_err_default(e, r, "use session %s", session) : 0;
+		r = ntr_ctl_sess(c, h.sid, &s);
+	if (r)
+		return ntr_err_default(e, r, "use session %s", session);
+	if (!ntr_sess_is_live(s))
+		return h.upper ? recover_dead(s, &h, e) : 0;
 	pthread_mutex_lock(&s->call_m); /* not the session itself: reads never wait for a running call */
-	if (!s->live || ntr_initlink_dead(s->live->link, true)) {
-		pthread_mutex_unlock(&s->call_m);
+	if (s->live && !ntr_initlink_dead(s->live->link, true)) {
+		*ret = s;
 		return 0;
 	}
-	*ret = s;
-	return 0;
+	pthread_mutex_unlock(&s->call_m);
+	return recover_dead(s, &h, e);
 }
 
-static int open_in_view(struct ntr_sess *s, const char *path, int flags, int *ret, struct ntr_err *e)
+/* Opens path in the view of a live session: *ret -1 when it is not. */
+static int open_in_view(struct ntr_ctl *c, const char *session, const char *path, int *ret, struct ntr_err *e)
 {
-	int r = ntr_live_open(s->live, *path ? path : ".", flags, 0, ret, e);
+	struct ntr_sess *s;
+	const char *inner;
+	struct ntr_head h;
+	int r = hold_if_live(c, session, &s, e);
 
+	*ret = -1;
+	if (r || !s)
+		return r;
+	r = ntr_session_by_id(c->store, s->sid, &h, e);
+	if (!r)
+		r = inner_path(h.wsroot, path, &inner, e);
+	if (!r)
+		r = ntr_live_open(s->live, *inner ? inner : ".", O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, ret, e);
 	pthread_mutex_unlock(&s->call_m);
 	return r;
 }
@@ -79,6 +107,23 @@ static int snap_of(struct ntr_ctl *c, const char *session, const char *rev, stru
 	*ret = ntr_snap_root(c->store, at.root);
 	ntr_commit_done(&at);
 	return r;
+}
+
+/* path as it is now (or, with rev, was): open inside the view, or *ret_fd -1 and *ret_inner in a tree. */
+static int open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
+        struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e)
+{
+	struct ntr_head h = {0};
+	int r = rev ? 0 : open_in_view(c, session, path, ret_fd, e);
+
+	if (r == -EPIPE) { /* the supervisor died just now: what it leaves becomes the head */
+		if (e)
+			*e = (struct ntr_err){0};
+		r = open_in_view(c, session, path, ret_fd, e);
+	}
+	if (!r)
+		r = snap_of(c, session, rev, ret, &h, e);
+	return r ? r : inner_path(*h.wsroot ? h.wsroot : "/workspace", path, ret_inner, e);
 }
 
 static int copy_fd(int in, int out)
@@ -137,25 +182,12 @@ int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const c
         uint32_t *ret_mode, struct ntr_err *e)
 {
 	ntr_autoclose int in = -1;
-	struct ntr_sess *s = NULL;
 	struct ntr_snap snap;
-	struct ntr_head h = {0};
 	const char *inner;
-	int r = rev ? 0 : hold_if_live(c, session, &s, &h, e);
+	int r = open_now(c, session, rev, path, &in, &snap, &inner, e);
 
-	if (!r && !s)
-		r = snap_of(c, session, rev, &snap, &h, e);
-	if (!r && (r = inner_path(*h.wsroot ? h.wsroot : "/workspace", path, &inner, e)) && s)
-		pthread_mutex_unlock(&s->call_m);
-	if (r)
-		return r;
-	if (s) {
-		r = open_in_view(s, inner, O_RDONLY | O_NONBLOCK | O_NOCTTY, &in, e);
-		if (!r)
-			r = cat_fd(in, fd, ret_mode);
-	} else {
-		r = cat_tree(&snap, inner, fd, ret_mode);
-	}
+	if (!r)
+		r = in >= 0 ? cat_fd(in, fd, ret_mode) : cat_tree(&snap, inner, fd, ret_mode);
 	return r ? fail(e, r, "read", path) : 0;
 }
 
@@ -309,25 +341,12 @@ int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const ch
 {
 	ntr_autojson json_t *list = json_array();
 	ntr_autoclose int fd = -1;
-	struct ntr_sess *s = NULL;
 	struct ntr_snap snap;
-	struct ntr_head h = {0};
 	const char *inner;
-	int r = rev ? 0 : hold_if_live(c, session, &s, &h, e);
+	int r = list ? open_now(c, session, rev, path, &fd, &snap, &inner, e) : -ENOMEM;
 
-	if (!r && !s)
-		r = snap_of(c, session, rev, &snap, &h, e);
-	if (!r && (r = inner_path(*h.wsroot ? h.wsroot : "/workspace", path, &inner, e)) && s)
-		pthread_mutex_unlock(&s->call_m);
-	if (r)
-		return r;
-	if (s) {
-		r = open_in_view(s, inner, O_RDONLY | O_NONBLOCK | O_NOCTTY, &fd, e);
-		if (!r)
-			r = ls_fd(fd, inner, list);
-	} else {
-		r = ls_tree(&snap, inner, list);
-	}
+	if (!r)
+		r = fd >= 0 ? ls_fd(fd, inner, list) : ls_tree(&snap, inner, list);
 	if (r)
 		return fail(e, r, "list", path);
 	*ret = sorted(list);
@@ -512,7 +531,9 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 		r = -EISDIR;
 	if (!r)
 		r = spool(ntr_store_path(c->store), fd, &in);
-	if (!r && !s->live && h.upper)
+	if (!r && s->live)
+		r = ntr_sess_live(s, &h, e);
+	else if (!r && h.upper)
 		r = ntr_sess_recover(s, &h, e);
 	if (!r && !s->live) {
 		r = put_in_tree(c, &h, inner, in, mode, &done, e);

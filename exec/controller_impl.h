@@ -18,7 +18,7 @@
 struct ntr_waiter {
 	TAILQ_ENTRY(ntr_waiter) link;
 	pthread_cond_t cond;
-	bool cancelled;
+	bool cancelled, unless_call;
 };
 
 /* A session that something has been done with since the daemon started. Entries stay until the controller
@@ -26,8 +26,8 @@ struct ntr_waiter {
 struct ntr_sess {
 	uint64_t sid;
 	struct ntr_ctl *ctl;
-	pthread_mutex_t m; /* guards held and waiters */
-	bool held;
+	pthread_mutex_t m; /* guards held, by_call and waiters */
+	bool held, by_call;
 	TAILQ_HEAD(, ntr_waiter) waiters;
 	/* Lock order: call_m, then a call's m, then m. call_m guards call, and keeps live's link while it is
 	 * used without holding the session (ps). */
@@ -37,6 +37,8 @@ struct ntr_sess {
 	struct ntr_live *live;
 	struct ntr_state *state; /* cwd, umask, environment of the next call; NULL: read from the head */
 	struct ntr_bind *binds;
+	int mem_fd;     /* an upper in memory whose supervisor is gone, until it is absorbed; -1: none … */
+	uint64_t mem_n; /* … and its number */
 	bool fold_due;
 	uint64_t fold_retry_ns;
 	UT_hash_handle hh;
@@ -85,6 +87,7 @@ struct ntr_call {
 	struct ntr_waiter *waiter;
 	int pending[32], npending; /* signals that came before it started */
 	bool cancelled;
+	int cancelled_by; /* the signal */
 };
 
 /* What sticks from call to call (design, section 6). env is the difference that scripts made to their
@@ -116,6 +119,9 @@ int ntr_ctl_sess(struct ntr_ctl *c, uint64_t sid, struct ntr_sess **ret);
  */
 int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call);
 bool ntr_sess_try(struct ntr_sess *s); /* true: taken at once */
+/* For what does not wait for a call but must not miss work because of somebody's short look at the session: waits for
+ * every other holder. False: a call runs. */
+bool ntr_sess_hold_unless_call(struct ntr_sess *s);
 void ntr_sess_release(struct ntr_sess *s);
 /* By name: finds, holds, reads the record again. try_only: -EAGAIN when a call runs. */
 int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, struct ntr_sess **ret,
@@ -159,9 +165,10 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc, struct
         bool *ret_racy, struct ntr_err *e);
 /* Commits unabsorbed work, if there is any, as tool "staged". Works on sessions that are not live too. */
 int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *ret, struct ntr_err *e);
-/* Absorbs upper N of a session that is not live (after a crash or a stop) into a commit of the given tool. */
-int ntr_ctl_absorb_dead(
-        struct ntr_ctl *c, struct ntr_head *h, const char *tool, struct ntr_commit *ret, struct ntr_err *e);
+/* Absorbs upper N of a session that is not live (after a crash or a stop) into a commit of the given tool.
+ * held_fd: the upper, when it was in memory and the supervisor is gone, borrowed; else -1. */
+int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool, int held_fd, struct ntr_commit *ret,
+        struct ntr_err *e);
 /* Kills everything, commits as staged, takes the view down. */
 int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigned *ret_killed,
         struct ntr_commit *ret, struct ntr_err *e);

@@ -54,23 +54,28 @@ static int renew(struct ntr_sess *s, struct ntr_head *h, const struct ntr_commit
 	uint64_t old = h->upper;
 	int r;
 
+	if (!s->live) {
+		r = to ? ntr_session_move(s->ctl->store, h, to, e)
+		       : ntr_live_drop_upper(s->ctl->store, h, e);
+	} else {
+		ntr_ctl_live_options(s->ctl, h, &o);
+		r = ntr_live_swap(s->live, h, &o, to, ret_killed, e);
+		if (r && h->upper != old) {
+			/* The record moved, the view did not follow: the next call makes a new one. */
+			s->live->dirty = false;
+			ntr_sess_unlive(s);
+			ntr_upper_trash(s->ctl->store, h->sid, old);
+			r = 0;
+		}
+		ntr_ctl_sweep(s->ctl);
+	}
+	if (r)
+		return r;
 	forget_state(s);
 	s->fold_due = false;
-	if (!s->live)
-		return to ? ntr_session_move(s->ctl->store, h, to, e)
-		          : ntr_live_drop_upper(s->ctl->store, h, e);
-	ntr_ctl_live_options(s->ctl, h, &o);
-	r = ntr_live_swap(s->live, h, &o, to, ret_killed, e);
-	if (r && h->upper !=
-	                 old) { /* the record moved, the view did not follow: the next call makes a new one */
-		ntr_sess_unlive(s);
-		ntr_upper_trash(s->ctl->store, h->sid, old);
-		r = 0;
-	}
-	if (!r && s->live)
+	if (s->live)
 		ntr_sess_rebind(s);
-	ntr_ctl_sweep(s->ctl);
-	return r;
+	return 0;
 }
 
 int ntr_ctl_discard(struct ntr_ctl *c, const char *session, unsigned *ret_killed, struct ntr_err *e)
@@ -126,14 +131,15 @@ int ntr_ctl_work(struct ntr_ctl *c, const char *session, struct ntr_diff *ret, u
 	if (r)
 		return ntr_err_default(e, r, "look at session %s", session);
 	*ret_head_root = *ret_work_root = h.root;
-	if (!ntr_sess_try(s))
+	if (!ntr_sess_hold_unless_call(s))
 		return 0; /* a call runs: the head is what there is (design, section 6) */
 	r = ntr_session_by_id(c->store, s->sid, &h, e);
+	if (!r && (s->live ? ntr_initlink_dead(s->live->link, true) : h.upper != 0))
+		r = ntr_sess_recover(s, &h, e); /* what a dead supervisor left is a commit from here on */
 	work = h.root;
 	if (!r && s->live && s->live->background)
 		ntr_live_writeback(s->live, NULL);
-	if (!r && s->live && !ntr_initlink_dead(s->live->link, true) &&
-	        ((s->state && s->state->dirty) || ntr_absorb_check(s->live->memo) > 0))
+	if (!r && s->live && ((s->state && s->state->dirty) || ntr_absorb_check(s->live->memo) > 0))
 		r = work_root(s, &h, &work, e);
 	ntr_sess_release(s);
 	*ret_head_root = h.root;
@@ -179,7 +185,7 @@ static int kill_and_stage(struct ntr_sess *s, struct ntr_head *h, bool discard,
 	struct ntr_commit staged = {0};
 	int r = 0;
 
-	if (s->live && !ntr_initlink_dead(s->live->link, true))
+	if (s->live && s->live->background && !ntr_initlink_dead(s->live->link, true))
 		r = ntr_live_kill(s->live, 0, 0, &ret->killed, e);
 	if (r == -EPIPE)
 		r = 0;
@@ -232,7 +238,7 @@ static int stage_if_free(struct ntr_ctl *c, const char *session, struct ntr_err 
 
 	if (!r)
 		r = ntr_ctl_sess(c, h.sid, &s);
-	if (r || !ntr_sess_try(s))
+	if (r || !ntr_sess_hold_unless_call(s))
 		return r;
 	r = ntr_session_by_id(c->store, s->sid, &h, e);
 	if (!r)
@@ -282,7 +288,8 @@ int ntr_ctl_remove(struct ntr_ctl *c, const char *name, bool discard, unsigned *
 	ntr_commit_done(&staged);
 	if (!r)
 		r = ntr_session_remove(c->store, h.sid, e);
-	forget_state(s);
+	if (!r)
+		forget_state(s);
 	ntr_sess_release(s);
 	if (ret_killed)
 		*ret_killed = killed;
@@ -390,7 +397,7 @@ json_t *ntr_ctl_session_info(struct ntr_ctl *c, const struct ntr_head *h)
 		pthread_mutex_lock(&s->call_m);
 		running = s->call != NULL;
 		pthread_mutex_unlock(&s->call_m);
-		if (ntr_sess_try(s)) {
+		if (live && ntr_sess_hold_unless_call(s)) {
 			if (s->live) {
 				background = s->live->background;
 				ntr_memo_size(s->live->memo, &entries, &bytes);

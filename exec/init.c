@@ -246,6 +246,7 @@ static void end(struct ntr_init *in)
 	ntr_init_forget(in);
 	ntr_proclist_done(&in->frozen);
 	ntr_closep(&in->upper_fd);
+	ntr_closep(&in->mem_fd);
 	ntr_closep(&in->pass_fd);
 	close(in->sig_fd);
 	free(in->wsroot);
@@ -253,7 +254,7 @@ static void end(struct ntr_init *in)
 
 int main(void)
 {
-	struct ntr_init in = {.sock = -1, .sig_fd = -1, .upper_fd = -1, .pass_fd = -1};
+	struct ntr_init in = {.sock = -1, .sig_fd = -1, .upper_fd = -1, .pass_fd = -1, .mem_fd = -1};
 
 	if (begin(&in)) {
 		fputs("ntr-init: this is ntr's supervisor of a session; ntrd starts it, with a socket as "
@@ -264,6 +265,7 @@ int main(void)
 	loop(&in);
 	ntr_inithelper_end(&in);
 	ntr_init_kill_all(&in, 10000);
+	ntr_init_linger(&in);
 	end(&in);
 	return 0;
 }

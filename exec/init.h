@@ -74,7 +74,11 @@ struct ntr_init {
 	int pass_fd;  /* the executable ntr-pass; -1: not installed */
 	char *wsroot;
 	bool user, started;
-	bool over; /* the loop ends */
+	bool userxattr; /* overlays keep their marks in user.* */
+	bool over;    /* the loop ends */
+	bool stopped; /* because ntrd asked for it */
+	int mem_fd;   /* the tmpfs of uppers in memory; -1: they are in the store */
+	unsigned mem_last, mem_now; /* directories in it: the newest, the one that is shown */
 	struct ntr_initcall *calls;
 	struct ntr_initjob *jobs;
 	struct ntr_inithelper *helpers;
@@ -147,6 +151,16 @@ void ntr_init_swap(struct ntr_init *in, struct ntr_initreq *rq);
 int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_err *e);
 void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq);
 
+/* ---- init_memory.c: uppers in memory ---- */
+/* If the request asks for one: puts directories of the session's tmpfs in the place of its upper and work. */
+int ntr_init_memory(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err *e);
+/* After a view was made, or could not be (newest false): deletes all but the one that is shown. */
+void ntr_init_memory_keep(struct ntr_init *in, bool newest);
+/* Answers a request that made a view: with a descriptor of its upper, if that is in memory. */
+void ntr_init_view_ok(struct ntr_init *in, uint64_t req, json_t *msg); /* takes msg */
+/* At the end, when ntrd died and there may be work in memory: keeps it until the next ntrd has taken it. */
+void ntr_init_linger(struct ntr_init *in);
+
 /* ---- init_helper.c: pass-through helpers and other children of our own ---- */
 void ntr_init_serve(struct ntr_init *in, struct ntr_initreq *rq);
 bool ntr_inithelper_reaped(struct ntr_init *in, pid_t pid);
@@ -155,6 +169,8 @@ bool ntr_inithelper_is(const struct ntr_init *in, pid_t pid);
  * files open (unless force). Resume in either case. */
 bool ntr_inithelper_release(struct ntr_init *in, bool force);
 void ntr_inithelper_resume(struct ntr_init *in);
+/* A child of our own that needs nothing. */
+void ntr_inithelper_adopt(struct ntr_init *in, pid_t pid);
 /* Closes a descriptor where that may take long (the last use of a large overlay): in a child. */
 void ntr_inithelper_close(struct ntr_init *in, int fd);
 void ntr_inithelper_end(struct ntr_init *in);

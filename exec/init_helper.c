@@ -32,6 +32,11 @@ static bool add(struct ntr_init *in, pid_t pid, int ctl)
 	return true;
 }
 
+void ntr_inithelper_adopt(struct ntr_init *in, pid_t pid)
+{
+	add(in, pid, -1);
+}
+
 bool ntr_inithelper_is(const struct ntr_init *in, pid_t pid)
 {
 	for (const struct ntr_inithelper *h = in->helpers; h; h = h->next)

@@ -95,12 +95,11 @@ static void finish(struct ntr_init *in, struct ntr_initjob *j)
 		if (ntr_init_swap_view(in, j, &e))
 			ntr_init_error(in, j->req, &e);
 		else
-			ntr_init_send(
-			        in, j->req, json_pack("{s:b,s:i}", "ok", 1, "killed", (int)killed), NULL, 0);
+			ntr_init_view_ok(in, j->req, json_pack("{s:b,s:i}", "ok", 1, "killed", (int)killed));
 		break;
 	case NTR_JOB_STOP:
 		ntr_init_send(in, j->req, json_pack("{s:b,s:i}", "ok", 1, "killed", (int)killed), NULL, 0);
-		in->over = true;
+		in->over = in->stopped = true;
 		break;
 	}
 }

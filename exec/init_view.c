@@ -8,12 +8,18 @@
 #include <sys/stat.h>
 
 /* fds of a request: lower, upper, work. */
-static int build(struct ntr_init *in, const struct ntr_initreq *rq, int *ret_mount, struct ntr_err *e)
+static int build(struct ntr_init *in, struct ntr_initreq *rq, int *ret_mount, struct ntr_err *e)
 {
-	const struct ntr_overlay o = {
-	        .lower_fd = rq->fds[0], .upper_fd = rq->fds[1], .work_fd = rq->fds[2], .userxattr = in->user};
+	struct ntr_overlay o = {.lower_fd = rq->fds[0], .userxattr = in->userxattr};
+	int r = ntr_init_memory(in, rq, e);
 
-	return ntr_view_overlay(&o, ret_mount, e);
+	o.upper_fd = rq->fds[1];
+	o.work_fd = rq->fds[2];
+	if (!r)
+		r = ntr_view_overlay(&o, ret_mount, e);
+	if (r)
+		ntr_init_memory_keep(in, false);
+	return r;
 }
 
 static void keep_upper(struct ntr_init *in, int fd)
@@ -30,6 +36,7 @@ static int make_view(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err
 	if (r)
 		return ntr_err_full(e, r, "start the session", "no wsroot", NULL);
 	in->user = ntr_json_bool(rq->msg, "user", false);
+	in->userxattr = ntr_json_bool(rq->msg, "userxattr", in->user);
 	r = ntr_view_enter(in->user, e);
 	if (!r)
 		r = ntr_view_place(in->wsroot, e);
@@ -37,8 +44,10 @@ static int make_view(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err
 		r = build(in, rq, &mount, e);
 	if (!r)
 		r = ntr_view_attach(mount, in->wsroot, false, e);
-	if (!r)
+	if (!r) {
 		keep_upper(in, ntr_steal_fd(&rq->fds[1]));
+		ntr_init_memory_keep(in, true);
+	}
 	return r;
 }
 
@@ -60,10 +69,9 @@ void ntr_init_start(struct ntr_init *in, struct ntr_initreq *rq)
 	in->started = true;
 	if (stat("/proc/self/ns/mnt", &st))
 		st.st_ino = 0;
-	ntr_init_send(in, rq->req,
+	ntr_init_view_ok(in, rq->req,
 	        json_pack("{s:b,s:i,s:I,s:i}", "ok", 1, "pid", (int)getpid(), "mntns", (json_int_t)st.st_ino,
-	                "protocol", NTR_INIT_PROTOCOL),
-	        NULL, 0);
+	                "protocol", NTR_INIT_PROTOCOL));
 }
 
 /* ---- replacing ---- */
@@ -145,6 +153,8 @@ void ntr_init_fold(struct ntr_init *in, struct ntr_initreq *rq)
 	}
 	r = ntr_inithelper_release(in, false) ? fold_view(in, &mount, &e) : 1;
 	ntr_inithelper_resume(in);
+	if (r)
+		ntr_init_memory_keep(in, false);
 	if (r > 0) {
 		ntr_init_send(in, rq->req, json_pack("{s:b}", "busy", 1), NULL, 0);
 		return;
@@ -154,7 +164,8 @@ void ntr_init_fold(struct ntr_init *in, struct ntr_initreq *rq)
 		return;
 	}
 	keep_upper(in, ntr_steal_fd(&rq->fds[1]));
-	ntr_init_ok(in, rq->req);
+	ntr_init_memory_keep(in, true);
+	ntr_init_view_ok(in, rq->req, json_pack("{s:b}", "ok", 1));
 }
 
 /* The new overlay is built first: if that fails nothing has been lost. */
@@ -178,6 +189,7 @@ int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_
 	r = replace(in, &job->mount_fd, e);
 	if (!r)
 		keep_upper(in, ntr_steal_fd(&job->upper_fd));
+	ntr_init_memory_keep(in, !r);
 	ntr_inithelper_resume(in);
 	return r;
 }

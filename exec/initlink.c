@@ -86,6 +86,21 @@ int ntr_initlink_spawn(const char *path, struct ntr_initlink **ret, struct ntr_e
 	return 0;
 }
 
+static void link_free(struct ntr_initlink *l)
+{
+	close(l->sock);
+	pthread_cond_destroy(&l->cond);
+	pthread_mutex_destroy(&l->send_lock);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+void ntr_initlink_leave(struct ntr_initlink *l)
+{
+	shutdown(l->sock, SHUT_RDWR);
+	link_free(l);
+}
+
 void ntr_initlink_close(struct ntr_initlink *l)
 {
 	int status;
@@ -99,11 +114,7 @@ void ntr_initlink_close(struct ntr_initlink *l)
 		kill(l->pid, SIGKILL);
 		waitpid(l->pid, &status, 0);
 	}
-	close(l->sock);
-	pthread_cond_destroy(&l->cond);
-	pthread_mutex_destroy(&l->send_lock);
-	pthread_mutex_destroy(&l->lock);
-	free(l);
+	link_free(l);
 }
 
 pid_t ntr_initlink_pid(const struct ntr_initlink *l)
@@ -137,10 +148,12 @@ int ntr_initlink_send(struct ntr_initlink *l, struct ntr_initreq *r, json_t *msg
 	r->next = l->reqs;
 	l->reqs = r;
 	pthread_mutex_unlock(&l->lock);
-	json_object_set_new(msg, "req", json_integer((json_int_t)r->req));
-	pthread_mutex_lock(&l->send_lock);
-	err = ntr_wire_send(l->sock, msg, fds, nfds);
-	pthread_mutex_unlock(&l->send_lock);
+	err = json_object_set_new(msg, "req", json_integer((json_int_t)r->req)) ? -ENOMEM : 0;
+	if (!err) {
+		pthread_mutex_lock(&l->send_lock);
+		err = ntr_wire_send(l->sock, msg, fds, nfds);
+		pthread_mutex_unlock(&l->send_lock);
+	}
 	json_decref(msg);
 	if (err)
 		ntr_initlink_finish(l, r);
@@ -163,7 +176,9 @@ static void deliver(struct ntr_initlink *l, struct ntr_initmsg *m)
 	free(m);
 }
 
-/* Reads one frame as the leader; the lock is dropped meanwhile. 0, -ETIMEDOUT, or -EPIPE. */
+/* Reads one frame as the leader; the lock is dropped meanwhile. 0, -ETIMEDOUT, or -EPIPE. A frame that could not be
+ * read whole, for want of memory too, ends the link: where the next one begins is lost with it, and its waiter would
+ * wait for ever. */
 static int read_one(struct ntr_initlink *l, uint64_t deadline)
 {
 	struct pollfd p = {.fd = l->sock, .events = POLLIN};
@@ -181,10 +196,8 @@ static int read_one(struct ntr_initlink *l, uint64_t deadline)
 		r = ppoll(&p, 1, &ts, NULL);
 		r = r > 0 ? 0 : r < 0 && errno == EINTR ? -EAGAIN : -ETIMEDOUT;
 	}
-	if (!r && !(m = calloc(1, sizeof *m)))
-		r = -ENOMEM;
-	if (!r && (r = ntr_wire_recv(l->sock, &m->msg, m->fds, &m->nfds)))
-		r = r == -ENOMEM ? r : -EPIPE;
+	if (!r && (!(m = calloc(1, sizeof *m)) || ntr_wire_recv(l->sock, &m->msg, m->fds, &m->nfds)))
+		r = -EPIPE;
 	pthread_mutex_lock(&l->lock);
 	l->reading = false;
 	if (r == -EPIPE)

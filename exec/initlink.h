@@ -25,6 +25,8 @@ struct ntr_initreq {
 int ntr_initlink_spawn(const char *path, struct ntr_initlink **ret, struct ntr_err *e);
 /* Closes the socket (the supervisor then kills its session and exits) and reaps it. NULL is allowed. */
 void ntr_initlink_close(struct ntr_initlink *l);
+/* Closes the socket only, and leaves the supervisor to itself. */
+void ntr_initlink_leave(struct ntr_initlink *l);
 pid_t ntr_initlink_pid(const struct ntr_initlink *l);
 /* True once the supervisor's end was found closed. poll: looks now. */
 bool ntr_initlink_dead(struct ntr_initlink *l, bool poll_now);

@@ -2,9 +2,13 @@
  * (frames as in base/wire.h). docs/protocol.md has the same for readers.
  *
  * ntrd -> ntr-init, first of all:
- *   {"op":"start","session":S,"wsroot":W,"user":bool}            fds lower upper work
+ *   {"op":"start","session":S,"wsroot":W,"user":bool,"userxattr":bool}            fds lower upper work
  *       enters the namespaces, places and mounts the view. Answer {"ok":true,"pid":P,"mntns":N} or {"error":E}; on an
  *       error it exits afterwards.
+ * With "tmpfs":BYTES in start, fold and swap, upper and work are taken as patterns only: their part is played by
+ * directories of a tmpfs of that size, and the answer has "upper_fd":N and a descriptor of upper (N is its number in
+ * ntr-init). When ntrd dies then, ntr-init ends the session's processes, calls itself NTR_INIT_HELD and waits until it is
+ * told to end, so that the next ntrd can open /proc/PID/fd/N.
  * Then any of these; each with "req":N (a number that the answer repeats), several may be under way:
  *   {"op":"call","argv":[B…] | "script":B,"env":[B…],"cwd":B,"umask":N}    fds stdin stdout stderr
  *       runs it: a new session and process group (pgid = pid), default signal dispositions. At once {"req":N,
@@ -36,5 +40,7 @@
 #define NTR_EXEC_INITPROTO_H
 
 enum { NTR_INIT_FD = 3, NTR_INIT_PROTOCOL = 1 };
+#define NTR_OVERLAY_WHAT "mount the session's overlay"
+#define NTR_INIT_HELD "ntr-init-held"
 
 #endif

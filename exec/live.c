@@ -1,10 +1,19 @@
 #include "live.h"
+#include "live_memory.h"
+#include "initproto.h"
 #include "../base/json.h"
+#include "../base/upperfs.h"
 #include "../base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
+
+static void ntr_memo_freep(struct ntr_memo **m)
+{
+	ntr_memo_free(*m);
+}
 
 static int open_lower(
         const struct ntr_live_options *o, uint64_t root, bool plain, int *ret, struct ntr_err *e)
@@ -27,9 +36,9 @@ static int open_lower(
 
 static json_t *start_msg(const struct ntr_head *h)
 {
-	return json_pack("{s:s,s:s,s:o,s:b,s:I}", "op", "start", "session", h->name, "wsroot",
-	        ntr_json_bytes(h->wsroot, strlen(h->wsroot)), "user", geteuid() != 0, "sid",
-	        (json_int_t)h->sid);
+	return json_pack("{s:s,s:s,s:o,s:b,s:b,s:I}", "op", "start", "session", h->name, "wsroot",
+	        ntr_json_bytes(h->wsroot, strlen(h->wsroot)), "user", geteuid() != 0, "userxattr",
+	        ntr_fs_userxattr(), "sid", (json_int_t)h->sid);
 }
 
 /* The record names the new upper, synced, before anything can be written there. h only changes on success. */
@@ -45,29 +54,63 @@ static int record_upper(struct ntr_store *s, struct ntr_head *h, uint64_t n, uin
 	return 0;
 }
 
+int ntr_live_record(struct ntr_live *l, struct ntr_head *h, struct ntr_err *e)
+{
+	int r = l->unrecorded ? record_upper(l->store, h, l->upper.n, l->upper.base_root, e) : 0;
+
+	if (!r)
+		l->unrecorded = false;
+	return r;
+}
+
+/* A request that makes a view over u. */
+static int ask_view(struct ntr_live *l, json_t *msg, int lower, struct ntr_upper *u, json_t **ret, struct ntr_err *e)
+{
+	bool memory = ntr_memory_needed(l->store);
+	int fds[3] = {lower, u->fd, u->work_fd}, fd = -1, r;
+
+	if (msg && memory)
+		json_object_set_new(msg, "tmpfs", json_integer((json_int_t)ntr_memory_size()));
+	r = ntr_initlink_do(l->link, msg, fds, 3, ret, &fd, e);
+	if (r || !memory || ntr_json_bool(*ret, "busy", false))
+		return r;
+	r = ntr_memory_took(l->store, u, *ret, fd);
+	return r ? ntr_err_set(e, r, "take the session's upper in memory") : 0;
+}
+
 static int start_supervisor(
         struct ntr_live *l, const struct ntr_head *h, const struct ntr_live_options *o, struct ntr_err *e)
 {
 	ntr_autojson json_t *reply = NULL;
 	ntr_autoclose int lower = -1;
-	int fds[3], r;
+	int r;
 
 	r = open_lower(o, h->root, !h->xattrs, &lower, e);
 	if (!r)
 		r = ntr_initlink_spawn(o->init_path, &l->link, e);
 	if (r)
 		return r;
-	fds[0] = lower;
-	fds[1] = l->upper.fd;
-	fds[2] = l->upper.work_fd;
-	r = ntr_initlink_do(l->link, start_msg(h), fds, 3, &reply, NULL, e);
+	r = ask_view(l, start_msg(h), lower, &l->upper, &reply, e);
 	if (r)
 		return r;
-	l->mntns = (uint64_t)ntr_json_int(reply, "mntns", 0);
+	l->mntns = ntr_namespace_of(ntr_initlink_pid(l->link));
 	return ntr_upper_note_init(l->store, &l->upper, ntr_initlink_pid(l->link), l->mntns);
 }
 
-int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_options *o,
+/* On a full disk there is room kept for this: what fills it can then be deleted in the session. */
+static int make_upper(struct ntr_store *s, const struct ntr_head *h, struct ntr_upper *ret, struct ntr_err *e)
+{
+	int r = ntr_upper_make(s, h->sid, h->last_upper + 1, h->root, ret, e);
+
+	if (r == -ENOSPC && ntr_store_relief(s)) {
+		if (e)
+			*e = (struct ntr_err){0};
+		r = ntr_upper_make(s, h->sid, h->last_upper + 1, h->root, ret, e);
+	}
+	return r;
+}
+
+static int start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_options *o,
         struct ntr_live **ret, struct ntr_err *e)
 {
 	struct ntr_live *l = calloc(1, sizeof *l);
@@ -77,13 +120,13 @@ int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_liv
 		return ntr_err_set(e, -ENOMEM, "start session %s", h->name);
 	l->store = s;
 	l->upper.fd = l->upper.work_fd = -1;
-	r = ntr_upper_make(s, h->sid, h->last_upper + 1, h->root, &l->upper, e);
+	r = make_upper(s, h, &l->upper, e);
 	if (!r)
 		r = record_upper(s, h, l->upper.n, h->root, e);
 	if (!r)
 		r = start_supervisor(l, h, o, e);
 	if (!r)
-		r = ntr_memo_new(l->upper.fd, geteuid() != 0, &l->memo);
+		r = ntr_memo_new(l->upper.fd, ntr_fs_userxattr(), &l->memo);
 	if (r) {
 		ntr_err_default(e, r, "start session %s", h->name);
 		ntr_live_end(l);
@@ -96,12 +139,44 @@ int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_liv
 	return 0;
 }
 
+/* Not every file system that overlayfs refuses is known by its name. */
+int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_options *o,
+        struct ntr_live **ret, struct ntr_err *e)
+{
+	struct ntr_err first = {0}, second = {0};
+	int r = start(s, h, o, ret, &first);
+
+	if (r == -EINVAL && !strcmp(first.what, NTR_OVERLAY_WHAT) && !ntr_memory_needed(s)) {
+		ntr_memory_force(true);
+		r = start(s, h, o, ret, &second);
+		ntr_memory_force(!r);
+	}
+	if (r && e)
+		*e = first;
+	return r;
+}
+
+/* Work in memory that no commit has stays with its supervisor. */
+static bool leave_held(struct ntr_live *l)
+{
+	bool alive = l->upper.memory && l->link && !ntr_initlink_dead(l->link, true);
+
+	if (alive && !l->dirty)
+		ntr_initlink_do(l->link, json_pack("{s:s}", "op", "stop"), NULL, 0, NULL, NULL, NULL);
+	if (!alive || !l->dirty)
+		return false;
+	ntr_initlink_leave(ntr_steal_ptr(l->link));
+	return true;
+}
+
 void ntr_live_end(struct ntr_live *l)
 {
 	if (!l)
 		return;
-	ntr_initlink_close(ntr_steal_ptr(l->link));
-	ntr_kill_namespace(l->mntns);
+	if (!leave_held(l)) {
+		ntr_initlink_close(ntr_steal_ptr(l->link));
+		ntr_kill_namespace(l->mntns);
+	}
 	l->mntns = 0;
 	l->background = 0;
 }
@@ -124,7 +199,10 @@ int ntr_live_drop_upper(struct ntr_store *s, struct ntr_head *h, struct ntr_err 
 	if (!n)
 		return 0;
 	r = record_upper(s, h, 0, 0, e);
-	return r ? r : ntr_upper_trash(s, h->sid, n);
+	if (r)
+		return r;
+	ntr_memory_end(s, h->sid, n);
+	return ntr_upper_trash(s, h->sid, n);
 }
 
 int ntr_live_kill(struct ntr_live *l, uint64_t call, unsigned grace_ms, unsigned *ret, struct ntr_err *e)
@@ -163,14 +241,9 @@ void ntr_live_thaw(struct ntr_live *l)
 	ntr_initlink_do(l->link, json_pack("{s:s}", "op", "thaw"), NULL, 0, NULL, NULL, NULL);
 }
 
-/* Replaces l's upper by `next` after the view shows it. */
-static int adopt_upper(struct ntr_live *l, struct ntr_upper *next, struct ntr_err *e)
+/* Replaces l's upper by `next`, with its memo, after the view shows it: this cannot fail. */
+static void adopt_upper(struct ntr_live *l, struct ntr_upper *next, struct ntr_memo *memo)
 {
-	struct ntr_memo *memo;
-	int r = ntr_memo_new(next->fd, geteuid() != 0, &memo);
-
-	if (r)
-		return ntr_err_set(e, r, "prepare the session's upper");
 	ntr_memo_free(l->memo);
 	l->memo = memo;
 	ntr_upper_trash(l->store, l->upper.sid, l->upper.n);
@@ -178,7 +251,6 @@ static int adopt_upper(struct ntr_live *l, struct ntr_upper *next, struct ntr_er
 	l->upper = *next;
 	next->fd = next->work_fd = -1;
 	ntr_upper_note_init(l->store, &l->upper, ntr_initlink_pid(l->link), l->mntns);
-	return 0;
 }
 
 /* One write moves the record to the next upper, and for a rollback the head with it: a crash on either side
@@ -200,44 +272,62 @@ static int record_next(struct ntr_live *l, struct ntr_head *h, const struct ntr_
 }
 
 static int prepare_next(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_options *o,
-        const struct ntr_commit *to, struct ntr_upper *next, int *ret_lower, struct ntr_err *e)
+        const struct ntr_commit *to, struct ntr_upper *next, struct ntr_memo **ret_memo, int *ret_lower,
+        struct ntr_err *e)
 {
 	uint64_t root = to ? to->root : h->root;
 	int r = open_lower(o, root, !(to ? to->xattrs : h->xattrs), ret_lower, e);
 
 	if (!r)
 		r = ntr_upper_make(l->store, h->sid, h->last_upper + 1, root, next, e);
-	return r ? r : record_next(l, h, next, to, e);
+	if (!r && (r = ntr_memo_new(next->fd, ntr_fs_userxattr(), ret_memo)))
+		ntr_err_set(e, r, "prepare the session's upper");
+	if (r)
+		return r;
+	r = record_next(l, h, next, to, e);
+	if (r) /* a write that failed may still be on disk */
+		l->unrecorded = true;
+	return r;
 }
 
-static int show_next(struct ntr_live *l, const char *op, int lower, const struct ntr_upper *next,
-        unsigned *ret_killed, struct ntr_err *e)
+/* memo is of next; when that is in memory it can only be made now. */
+static int show_next(struct ntr_live *l, const char *op, int lower, struct ntr_upper *next,
+        struct ntr_memo **memo, unsigned *ret_killed, struct ntr_err *e)
 {
 	ntr_autojson json_t *reply = NULL;
-	int fds[3] = {lower, next->fd, next->work_fd};
-	int r = ntr_initlink_do(l->link, json_pack("{s:s}", "op", op), fds, 3, &reply, NULL, e);
+	int r = ask_view(l, json_pack("{s:s}", "op", op), lower, next, &reply, e);
 
 	if (!r && ntr_json_bool(reply, "busy", false))
 		return -EBUSY;
 	if (!r && ret_killed)
 		*ret_killed += (unsigned)ntr_json_int(reply, "killed", 0);
+	if (!r && next->memory) {
+		ntr_memo_free(ntr_steal_ptr(*memo));
+		r = ntr_memo_new(next->fd, ntr_fs_userxattr(), memo);
+		if (r) { /* nothing was done there yet: whoever comes next starts anew */
+			kill(ntr_initlink_pid(l->link), SIGKILL);
+			l->upper.memory = false;
+			ntr_err_set(e, r, "prepare the session's upper");
+		}
+	}
 	return r;
 }
 
 int ntr_live_fold(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_options *o, struct ntr_err *e)
 {
 	ntr_auto(ntr_upper_close) struct ntr_upper next = {.fd = -1, .work_fd = -1};
+	ntr_auto(ntr_memo_freep) struct ntr_memo *memo = NULL;
 	ntr_autoclose int lower = -1;
-	uint64_t old_n = h->upper, old_base = h->base_root;
-	int r = prepare_next(l, h, o, NULL, &next, &lower, e);
+	int r = prepare_next(l, h, o, NULL, &next, &memo, &lower, e);
 
-	if (r)
-		return r;
-	r = show_next(l, "fold", lower, &next, NULL, e);
+	if (!r) {
+		r = show_next(l, "fold", lower, &next, &memo, NULL, e);
+		l->unrecorded = r != 0;
+	}
 	if (!r)
-		return adopt_upper(l, &next, e);
-	record_upper(l->store, h, old_n, old_base, NULL);
-	ntr_upper_trash(l->store, h->sid, next.n);
+		adopt_upper(l, &next, ntr_steal_ptr(memo));
+	else if (!ntr_live_record(l, h, NULL))
+		ntr_upper_trash(l->store, h->sid, next.n);
 	return r;
 }
 
@@ -245,16 +335,18 @@ int ntr_live_swap(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_
         const struct ntr_commit *to, unsigned *ret_killed, struct ntr_err *e)
 {
 	ntr_auto(ntr_upper_close) struct ntr_upper next = {.fd = -1, .work_fd = -1};
+	ntr_auto(ntr_memo_freep) struct ntr_memo *memo = NULL;
 	ntr_autoclose int lower = -1;
-	int r = prepare_next(l, h, o, to, &next, &lower, e);
+	int r = prepare_next(l, h, o, to, &next, &memo, &lower, e);
 
 	if (!r)
-		r = show_next(l, "swap", lower, &next, ret_killed, e);
+		r = show_next(l, "swap", lower, &next, &memo, ret_killed, e);
 	if (r)
 		return r;
 	l->background = 0;
-	l->dirty = false;
-	return adopt_upper(l, &next, e);
+	l->dirty = l->unrecorded = false;
+	adopt_upper(l, &next, ntr_steal_ptr(memo));
+	return 0;
 }
 
 int ntr_live_open(

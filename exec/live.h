@@ -18,6 +18,8 @@ struct ntr_live {
 	unsigned background; /* processes alive after the last call, as told by the supervisor */
 	bool dirty; /* upper may hold what no commit has: a call with no_commit, a failed commit, background,
 	               a bind */
+	bool unrecorded;  /* the session's record may name another upper than this (a write failed): put right by
+	                     ntr_live_record before anything else is written in the view */
 	uint64_t used_ns; /* ntr_mono_ns of the last use */
 };
 
@@ -36,6 +38,8 @@ int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_liv
  * it (ntr_live_absorb with full) before ntr_live_drop_upper. NULL is allowed. */
 void ntr_live_end(struct ntr_live *l);
 void ntr_live_free(struct ntr_live *l);
+/* Makes the record name l's upper again, if it may not. */
+int ntr_live_record(struct ntr_live *l, struct ntr_head *h, struct ntr_err *e);
 /* After everything in it is committed (or to be dropped): no upper in the record, directory to trash. */
 int ntr_live_drop_upper(struct ntr_store *s, struct ntr_head *h, struct ntr_err *e);
 

@@ -1,4 +1,6 @@
 #include "live_upper.h"
+#include "live_memory.h"
+#include "../base/upperfs.h"
 #include "../base/util.h"
 #include "../fs/inode.h"
 
@@ -18,7 +20,7 @@ static void dir_name(uint64_t sid, uint64_t n, const char *rest, char buf[96])
 
 static int set_root_xattr(void *user, const char *name, const uint8_t *val, size_t len)
 {
-	const char *mark = geteuid() == 0 ? "trusted.overlay." : "user.overlay.";
+	const char *mark = ntr_fs_userxattr() ? "user.overlay." : "trusted.overlay.";
 	char escaped[XATTR_NAME_MAX + 16];
 
 	/* The session's own attribute of a name that overlayfs takes for its marks is kept with one more "overlay.". */
@@ -130,6 +132,12 @@ int ntr_upper_open(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_upp
 	char name[96];
 	int fd, r;
 
+	r = ntr_memory_rescue(s, sid, n, &fd);
+	if (r != -ENOENT) {
+		if (!r)
+			*ret = (struct ntr_upper){.sid = sid, .n = n, .fd = fd, .work_fd = -1, .memory = true};
+		return r;
+	}
 	dir_name(sid, n, "/u", name);
 	fd = openat(ntr_store_dirfd(s), name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0 && errno == EACCES) {
@@ -170,15 +178,16 @@ static uint64_t proc_start(pid_t pid)
 int ntr_upper_note_init(struct ntr_store *s, const struct ntr_upper *u, pid_t pid, uint64_t mntns)
 {
 	ntr_autoclose int fd = -1;
-	char name[96], line[96];
+	char name[96], line[96 + NTR_BOOT_ID_MAX], boot[NTR_BOOT_ID_MAX];
 	int n;
 
 	dir_name(u->sid, u->n, "/init", name);
 	fd = openat(ntr_store_dirfd(s), name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	n = snprintf(line, sizeof line, "%d %llu %llu\n", (int)pid, (unsigned long long)proc_start(pid),
-	        (unsigned long long)mntns);
+	ntr_boot_id(boot);
+	n = snprintf(line, sizeof line, "%d %llu %llu %s\n", (int)pid, (unsigned long long)proc_start(pid),
+	        (unsigned long long)mntns, boot);
 	return ntr_write_all(fd, line, (size_t)n);
 }
 
@@ -231,70 +240,44 @@ int ntr_upper_each(struct ntr_store *s, int (*fn)(void *user, uint64_t sid, uint
 	return r;
 }
 
-static uint64_t ns_of(const char *pid)
+int ntr_upper_init_of(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_init_id *ret)
 {
-	char path[64], link[64];
-	unsigned long long v = 0;
-	ssize_t k;
+	ntr_autofree char *text = NULL;
+	unsigned long long start = 0, mntns = 0;
+	char name[96], boot[NTR_BOOT_ID_MAX], now[NTR_BOOT_ID_MAX];
+	int pid = 0, k, r;
 
-	snprintf(path, sizeof path, "/proc/%.20s/ns/mnt", pid);
-	k = readlink(path, link, sizeof link - 1);
-	if (k <= 0)
-		return 0;
-	link[k] = '\0';
-	return sscanf(link, "mnt:[%llu]", &v) == 1 ? v : 0;
+	dir_name(sid, n, "/init", name);
+	r = ntr_read_file(ntr_store_dirfd(s), name, 4096, &text, NULL);
+	if (r)
+		return r;
+	k = sscanf(text, "%d %llu %llu %39s", &pid, &start, &mntns, boot);
+	ntr_boot_id(now);
+	/* Of an earlier run of the machine nothing is left, and its numbers are somebody else's now. */
+	if (k < 3 || strcmp(k == 4 ? boot : "", now) != 0)
+		return -ENODATA;
+	*ret = (struct ntr_init_id){.pid = pid, .start = start, .mntns = mntns};
+	return 0;
 }
 
-static unsigned kill_pass(uint64_t mntns)
+bool ntr_init_alive(const struct ntr_init_id *id)
 {
-	DIR *d = opendir("/proc");
-	struct dirent *en;
-	unsigned n = 0;
-
-	while (d && (en = readdir(d))) {
-		pid_t pid = (pid_t)strtol(en->d_name, NULL, 10);
-
-		if (pid <= 1 || pid == getpid() || ns_of(en->d_name) != mntns)
-			continue;
-		if (!kill(pid, SIGKILL))
-			n++;
-	}
-	if (d)
-		closedir(d);
-	return n;
-}
-
-unsigned ntr_kill_namespace(uint64_t mntns)
-{
-	unsigned total = 0, n;
-
-	if (!mntns || mntns == ns_of("self"))
-		return 0;
-	/* A killed process keeps its namespace until it has let go of its files; a fork bomb makes new ones.
-	 */
-	for (int i = 0; i < 2000 && (n = kill_pass(mntns)); i++) {
-		total = NTR_MAX(total, n);
-		usleep(i < 10 ? 1000 : 5000);
-	}
-	return total;
+	return id->pid > 1 && id->start && proc_start(id->pid) == id->start;
 }
 
 void ntr_upper_end_leftovers(struct ntr_store *s, uint64_t sid, uint64_t n)
 {
-	ntr_autofree char *text = NULL;
-	unsigned long long start = 0, mntns = 0;
+	struct ntr_init_id id;
 	char name[96];
-	int pid = 0;
 
-	dir_name(sid, n, "/init", name);
-	if (ntr_read_file(ntr_store_dirfd(s), name, 4096, &text, NULL) ||
-	        sscanf(text, "%d %llu %llu", &pid, &start, &mntns) != 3)
+	dir_name(sid, n, "/memory", name);
+	if (!faccessat(ntr_store_dirfd(s), name, F_OK, 0) || ntr_upper_init_of(s, sid, n, &id))
 		return;
 	/* An orphaned supervisor ends its session by itself; give it the time to do so. */
-	for (int i = 0; i < 1000 && pid > 1 && start && proc_start(pid) == start; i++) {
+	for (int i = 0; i < 1000 && ntr_init_alive(&id); i++) {
 		if (i == 500)
-			kill(pid, SIGKILL);
+			kill(id.pid, SIGKILL);
 		usleep(i < 20 ? 500 : 5000);
 	}
-	ntr_kill_namespace(mntns);
+	ntr_kill_namespace(id.mntns);
 }

@@ -1,11 +1,13 @@
-/* memo: what upper held at the last accepted walk. Entries lie in one array per directory, in the order in which the
- * file system lists them, so that the next walk compares the two side by side without a search. */
+/* memo: what upper held at the last accepted walk. Entries lie in one array per directory, in the order in
+ * which the file system lists them, so that the next walk compares the two side by side without a search. */
 #include "absorb_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <sys/utsname.h>
+#include <sys/vfs.h>
 
 struct ntr_mtree *ntr_mtree_new(void)
 {
@@ -84,8 +86,9 @@ int ntr_mdir_add(struct ntr_mdir *d, const char *name, size_t n, struct ntr_ment
 		d->v = v;
 	}
 	if (!r && d->names_cap - d->names_len < n + 1) {
-		r = d->names_len > UINT32_MAX - 512 ? -E2BIG
-						    : grow(&names, &d->names_cap, d->names_len + (uint32_t)n + 1, 48, 1);
+		r = d->names_len > UINT32_MAX - 512
+		            ? -E2BIG
+		            : grow(&names, &d->names_cap, d->names_len + (uint32_t)n + 1, 48, 1);
 		d->names = names;
 	}
 	if (r)
@@ -203,16 +206,27 @@ const char *ntr_mdir_path(const struct ntr_mdir *d, const char *name, char *buf,
 	return buf + at;
 }
 
+static bool is_fine(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs))
+		return false;
+	return fs.f_type == EXT4_SUPER_MAGIC || fs.f_type == XFS_SUPER_MAGIC ||
+	       fs.f_type == BTRFS_SUPER_MAGIC || fs.f_type == TMPFS_MAGIC;
+}
+
 /* Multigrain timestamps (6.13) give every change that follows a look its own ctime, on the file systems that
- * overlayfs's upper is likely to be on. Anywhere else two changes within a tick of the clock may look like one. */
-static bool clock_is_coarse(void)
+ * overlayfs's upper is likely to be on. Anywhere else two changes within a tick of the clock may look like
+ * one. */
+static bool clock_is_coarse(int fd)
 {
 	struct utsname u;
 	unsigned major = 0, minor = 0;
 
 	if (uname(&u) || sscanf(u.release, "%u.%u", &major, &minor) != 2)
 		return true;
-	return major < 6 || (major == 6 && minor < 13);
+	return major < 6 || (major == 6 && minor < 13) || !is_fine(fd);
 }
 
 int ntr_memo_new(int upper_fd, bool userxattr, struct ntr_memo **ret)
@@ -225,7 +239,7 @@ int ntr_memo_new(int upper_fd, bool userxattr, struct ntr_memo **ret)
 		return -ENOMEM;
 	m->fd = upper_fd;
 	m->userxattr = userxattr;
-	m->coarse = clock_is_coarse();
+	m->coarse = clock_is_coarse(upper_fd);
 	m->cur = ntr_mtree_new();
 	r = m->cur ? ntr_statx_at(upper_fd, "", &sx) : -ENOMEM;
 	if (!r && !S_ISDIR(sx.stx_mode))

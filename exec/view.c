@@ -7,6 +7,7 @@
  * the view may cover the very folders that hold the store (wsroot above the store). A mount that was built in
  * one namespace and is not attached yet can be attached in the other. */
 #include "view.h"
+#include "initproto.h"
 #include "../base/util.h"
 
 #include <errno.h>
@@ -34,6 +35,21 @@ static int sysctl_is(const char *path, char value)
 	ntr_autofree char *text = NULL;
 
 	return !ntr_read_file(AT_FDCWD, path, 64, &text, NULL) && text[0] == value;
+}
+
+/* Where root lacks the right to mount. */
+static int no_mounting(struct ntr_err *e, int code)
+{
+	ntr_err_why(e, "mounting is not permitted here (CAP_SYS_ADMIN is missing)");
+	ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --privileged or --cap-add SYS_ADMIN), or run ntr as an "
+	                "ordinary user");
+	return code;
+}
+
+static int plain_error(struct ntr_err *e, int code, const char *what)
+{
+	ntr_err_set(e, code, "%s", what);
+	return code == -EPERM ? no_mounting(e, code) : code;
 }
 
 static int userns_error(struct ntr_err *e, int code, const char *step)
@@ -100,15 +116,18 @@ static int new_namespaces(bool user, struct ntr_err *e)
 {
 	uid_t uid = geteuid();
 	gid_t gid = getegid();
+	int r;
 
 	if (!unshare(CLONE_NEWNS | (user ? CLONE_NEWUSER : 0)))
 		return user ? map_ids(uid, gid, e) : 0;
 	if (user)
 		return userns_error(e, -errno, "unshare");
-	ntr_err_set(e, -errno, "enter a mount namespace");
-	return ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --privileged or --cap-add "
-	                       "SYS_ADMIN), or run ntr as "
-	                       "an ordinary user");
+	r = plain_error(e, -errno, "enter a mount namespace");
+	if (r == -ENOSPC) {
+		ntr_err_why(e, "this host's limit on mount namespaces is reached (user.max_mnt_namespaces)");
+		ntr_err_todo(e, "raise it: sudo sysctl -w user.max_mnt_namespaces=15000");
+	}
+	return r;
 }
 
 /* The path of root_fd as seen from the namespace's own root: "/" unless the supervisor was started in a
@@ -145,7 +164,7 @@ static int split_namespaces(bool user, int root_fd, struct ntr_err *e)
 	/* setns leaves a chroot, whose root need not be a mount and could not be made private. */
 	if (setns(ns, CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
 		return user ? userns_error(e, -errno, "private mounts")
-		            : ntr_err_set(e, -errno, "make mounts private");
+		            : plain_error(e, -errno, "make mounts private");
 	r = root_path(root_fd, path, sizeof path);
 	if (!r && unshare(CLONE_NEWNS))
 		r = -errno;
@@ -318,7 +337,7 @@ static int overlay_error(struct ntr_err *e, int code, int fs, const struct ntr_o
 {
 	char log[256] = "";
 
-	ntr_err_set(e, code, "mount the session's overlay");
+	ntr_err_set(e, code, NTR_OVERLAY_WHAT);
 	if (fs >= 0)
 		read_log(fs, log, sizeof log);
 	if (code == -EINVAL && !strstr(log, "stacking")) {
@@ -335,6 +354,8 @@ static int overlay_error(struct ntr_err *e, int code, int fs, const struct ntr_o
 		        log[0] ? ": " : "", log);
 		return ntr_err_todo(e, "run ntr as root, or use a newer kernel");
 	}
+	if (code == -EPERM)
+		return no_mounting(e, code);
 	if (log[0])
 		ntr_err_why(e, "%s: %s", strerror(-code), log);
 	return code;
@@ -342,7 +363,7 @@ static int overlay_error(struct ntr_err *e, int code, int fs, const struct ntr_o
 
 static int fsopen_error(struct ntr_err *e, int code)
 {
-	ntr_err_set(e, code, "mount the session's overlay");
+	ntr_err_set(e, code, NTR_OVERLAY_WHAT);
 	if (code == -ENODEV) {
 		ntr_err_why(e, "this kernel has no overlayfs");
 		return ntr_err_todo(e, "load it: sudo modprobe overlay (and list it in /etc/modules-load.d)");
@@ -352,9 +373,7 @@ static int fsopen_error(struct ntr_err *e, int code)
 		return ntr_err_todo(
 		        e, "use kernel 5.2 or newer, or a container with a newer seccomp profile");
 	}
-	if (code == -EPERM)
-		ntr_err_why(e, "mounting is not permitted here (CAP_SYS_ADMIN is missing)");
-	return code;
+	return code == -EPERM ? no_mounting(e, code) : code;
 }
 
 static int build(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e)
@@ -380,10 +399,60 @@ int ntr_view_overlay(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e
 	int r = outer_enter(&in);
 
 	if (r)
-		return ntr_err_set(e, r, "mount the session's overlay");
+		return ntr_err_set(e, r, NTR_OVERLAY_WHAT);
 	r = build(o, ret_fd, e);
 	outer_leave(&in);
 	return r;
+}
+
+/* ---- memory for uppers ---- */
+
+static int new_tmpfs(uint64_t size, int *ret)
+{
+	ntr_autoclose int fs = fsopen("tmpfs", FSOPEN_CLOEXEC);
+	char text[24];
+	int fd;
+
+	snprintf(text, sizeof text, "%llu", (unsigned long long)size);
+	if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "source", "ntr", 0) ||
+	        fsconfig(fs, FSCONFIG_SET_STRING, "size", text, 0) ||
+	        fsconfig(fs, FSCONFIG_SET_STRING, "mode", "0700", 0) ||
+	        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		return -errno;
+	fd = fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	*ret = fd;
+	return 0;
+}
+
+static int put_over(int mount, int over_fd)
+{
+	ntr_autoclose int here = reopen_here(over_fd);
+
+	if (here < 0)
+		return here;
+	return move_mount(mount, "", here, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) ? -errno : 0;
+}
+
+int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e)
+{
+	ntr_autoclose int mount = -1;
+	struct inner in;
+	int r = outer_enter(&in);
+
+	if (!r) {
+		r = new_tmpfs(size, &mount);
+		if (!r)
+			r = put_over(mount, over_fd);
+		outer_leave(&in);
+	}
+	if (r) {
+		ntr_err_set(e, r, "mount a tmpfs for the session's changes");
+		return ntr_err_todo(e, "put the store on ext4, xfs or btrfs (NTR_STORE=DIR): there it needs none");
+	}
+	*ret_fd = ntr_steal_fd(&mount);
+	return 0;
 }
 
 /* ---- at its place ---- */
@@ -392,9 +461,12 @@ int ntr_view_attach(int mount_fd, const char *wsroot, bool beneath, struct ntr_e
 {
 	unsigned flags = MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_SYMLINKS | (beneath ? MOVE_MOUNT_BENEATH : 0);
 
+	int r;
+
 	if (!move_mount(mount_fd, "", AT_FDCWD, wsroot, flags))
 		return 0;
-	return ntr_err_set(e, -errno, "show the session at %s", wsroot);
+	r = ntr_err_set(e, -errno, "show the session at %s", wsroot);
+	return r == -EPERM ? no_mounting(e, r) : r;
 }
 
 int ntr_view_detach(const char *wsroot, bool lazy)

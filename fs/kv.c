@@ -166,7 +166,7 @@ int ntr_kv_write(struct ntr_kv *kv, struct ntr_kv_batch *b, enum ntr_kv_mode mod
 	int r = fault(kv, "write to", e);
 
 	if (!r)
-		r = ntr_kv_room(kv, ntr_kv_batch_bytes(b), what, e);
+		r = ntr_kv_room(kv, ntr_kv_batch_bytes(b), mode != NTR_KV_NO_WAL, what, e);
 	if (r)
 		return r;
 	do {
@@ -201,7 +201,7 @@ int ntr_kv_flush(struct ntr_kv *kv, enum ntr_cf cf, struct ntr_err *e)
 	int r = fault(kv, "flush", e);
 
 	if (!r)
-		r = ntr_kv_room(kv, 0, what, e);
+		r = ntr_kv_room(kv, 0, false, what, e);
 	if (r)
 		return r;
 	o = rocksdb_flushoptions_create();

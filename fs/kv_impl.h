@@ -35,8 +35,8 @@ struct ntr_kv_batch {
 int ntr_kv_errno(const char *text);
 /* The same with words: "WHAT: RocksDB's text". Frees text. */
 int ntr_kv_fail(struct ntr_err *e, char *text, const char *what);
-/* kv_room.c: -ENOSPC with text when the disk has no room for bytes more. */
-int ntr_kv_room(struct ntr_kv *kv, uint64_t bytes, const char *what, struct ntr_err *e);
+/* kv_room.c: -ENOSPC with text when the disk has no room for bytes more (logged: of the write-ahead log, first). */
+int ntr_kv_room(struct ntr_kv *kv, uint64_t bytes, bool logged, const char *what, struct ntr_err *e);
 /* After RocksDB failed with r: true when that was for want of space and there is some again, after a pause: to be tried
  * again. until begins as 0. */
 bool ntr_kv_room_again(struct ntr_kv *kv, int r, uint64_t *until);

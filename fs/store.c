@@ -195,10 +195,8 @@ static int open_parts(struct ntr_store *s, const struct ntr_store_options *o, st
 {
 	int r = open_db(s, o, e);
 
-	if (!r) {
-		ntr_store_reserve(s, 1);
+	if (!r)
 		r = load_super(s, o, e);
-	}
 	if (!r)
 		r = ntr_ids_open(s->kv, &s->ids, e);
 	if (!r)

@@ -44,6 +44,8 @@ void ntr_store_close(struct ntr_store *s);
 
 const char *ntr_store_path(const struct ntr_store *s);
 int ntr_store_dirfd(const struct ntr_store *s); /* O_PATH of the store's directory */
+/* Gives up the room kept for a full disk. false: there is none (left). */
+bool ntr_store_relief(struct ntr_store *s);
 /* A number that no other opening of any store in this process has: the key of what is cached per store. */
 uint64_t ntr_store_serial(const struct ntr_store *s);
 void ntr_store_uuid(const struct ntr_store *s, char hex[33]);

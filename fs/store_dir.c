@@ -98,29 +98,44 @@ static int held_error(struct ntr_store *s, struct ntr_err *e)
 	return -EBUSY;
 }
 
-/* STORE/reserve.0 and .1 only take up room. A disk that is full at opening gets them back: the first so that the
- * database can be opened, the second, when that has taken what it likes to have, so that a session can go live and delete
- * what filled the disk. They are made again when there is plenty. */
-void ntr_store_reserve(struct ntr_store *s, int which)
+/* STORE/reserve.0 and .1 only take up room. A disk that is full gets them back: the first at opening, or the database
+ * could not be opened; the second when a session cannot go live (ntr_store_relief), or what filled the disk could not be
+ * deleted through it. They are made again at an opening with plenty of room. */
+static uint64_t room_left(const struct ntr_store *s)
 {
-	char name[] = "reserve.0";
 	struct statfs st;
-	uint64_t left;
-	int fd;
 
-	if (s->lockfd < 0 || fstatfs(s->lockfd, &st) || (unsigned long)st.f_type == MAGIC_TMPFS)
-		return;
-	name[sizeof name - 2] = (char)('0' + which);
-	left = (uint64_t)st.f_bavail * (uint64_t)st.f_bsize;
-	if (left < RESERVE)
-		unlinkat(s->dirfd, name, 0);
-	if (left < 16 * RESERVE)
-		return;
-	fd = openat(s->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fstatfs(s->lockfd, &st))
+		return 0;
+	/* a tmpfs is somebody's memory */
+	return (unsigned long)st.f_type == MAGIC_TMPFS ? RESERVE : (uint64_t)st.f_bavail * (uint64_t)st.f_bsize;
+}
+
+static void make_reserve(struct ntr_store *s, const char *name)
+{
+	int fd = openat(s->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+
 	if (fd >= 0 && fallocate(fd, 0, 0, (off_t)RESERVE))
 		unlinkat(s->dirfd, name, 0);
 	if (fd >= 0)
 		close(fd);
+}
+
+static void keep_reserve(struct ntr_store *s)
+{
+	uint64_t left = room_left(s);
+
+	if (left < RESERVE)
+		unlinkat(s->dirfd, "reserve.0", 0);
+	if (left < 32 * RESERVE)
+		return;
+	make_reserve(s, "reserve.0");
+	make_reserve(s, "reserve.1");
+}
+
+bool ntr_store_relief(struct ntr_store *s)
+{
+	return !s->read_only && !unlinkat(s->dirfd, "reserve.1", 0);
 }
 
 /* The lock is flock's: it goes with the process, however that ends. The pid inside is for the message only.
@@ -136,7 +151,7 @@ static int take_lock(struct ntr_store *s, struct ntr_err *e)
 	if (flock(s->lockfd, LOCK_EX | LOCK_NB))
 		return errno == EWOULDBLOCK ? held_error(s, e)
 		                            : ntr_err_set(e, -errno, "lock store '%s'", s->path);
-	ntr_store_reserve(s, 0);
+	keep_reserve(s);
 	n = snprintf(text, sizeof text, "%ld\n", (long)getpid());
 	if (ftruncate(s->lockfd, 0) || pwrite(s->lockfd, text, (size_t)n, 0) != n)
 		return ntr_err_set(e, errno ? -errno : -EIO, "write the lock of store '%s'", s->path);

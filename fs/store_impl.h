@@ -57,8 +57,6 @@ struct ntr_store {
 /* store_dir.c: the directory, the lock file, the side file. */
 int ntr_store_dir_open(
         struct ntr_store *s, const char *path, const struct ntr_store_options *o, struct ntr_err *e);
-/* Room kept for hard times; which: 0 before the database is opened, 1 after. */
-void ntr_store_reserve(struct ntr_store *s, int which);
 int ntr_store_synced_load(struct ntr_store *s, struct ntr_err *e);
 int ntr_store_synced_save(struct ntr_store *s, uint64_t commit);
 

@@ -16,19 +16,28 @@
 
 enum { CHILD_SOCKET = 3 };
 
-static int open_device(int *ret_fd, struct ntr_err *e)
+static bool is_fuse(int fd)
 {
 	struct stat st;
-	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC), r = -errno;
 
-	if (fd >= 0) {
-		*ret_fd = fd;
+	return !fstat(fd, &st) && S_ISCHR(st.st_mode) && st.st_rdev == makedev(10, 229);
+}
+
+static int open_device(int *ret_fd, struct ntr_err *e)
+{
+	ntr_autoclose int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	struct stat st;
+	int r = fd < 0 ? -errno : is_fuse(fd) ? 0 : -ENODEV;
+
+	if (!r) {
+		*ret_fd = ntr_steal_fd(&fd);
 		return 0;
 	}
 	ntr_err_set(e, r, "open /dev/fuse");
 	if (r == -ENOENT || r == -ENODEV || r == -ENXIO) {
-		ntr_err_why(e,
-		        "the kernel's fuse module is not loaded, or this container was given no /dev/fuse");
+		ntr_err_why(e, "%s",
+		        fd >= 0 ? "that is no FUSE device"
+		                : "the kernel's fuse module is not loaded, or this container was given no /dev/fuse");
 		ntr_err_todo(e, "run 'modprobe fuse' as root; for a container pass --device /dev/fuse");
 	} else if (r == -EACCES || r == -EPERM) {
 		unsigned mode = stat("/dev/fuse", &st) == 0 ? st.st_mode & 07777 : 0;
@@ -161,9 +170,13 @@ static int helper_error(struct ntr_err *e, int r, const char *path, int errfd)
 	if (r == -ENOENT) {
 		ntr_err_why(e, "an ordinary user mounts through fusermount3, and there is none");
 		ntr_err_todo(e, "install the package fuse3");
+	} else if (geteuid() == 0) {
+		ntr_err_why(e, "mounting is not permitted here (CAP_SYS_ADMIN is missing)");
+		ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --cap-add SYS_ADMIN --device /dev/fuse)");
 	} else {
 		ntr_err_why(e, "%s", words[0] ? words : "fusermount3 failed");
-		ntr_err_todo(e, "check that the directory is yours, and that fusermount3 is set-uid root");
+		ntr_err_todo(e, "check that the directory is yours, that fusermount3 is set-uid root, and that this is no "
+		                "container without CAP_SYS_ADMIN");
 	}
 	return r;
 }

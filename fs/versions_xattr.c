@@ -6,6 +6,7 @@
  * means nothing to it and passes as it is. A mount of one tree alone is seen without an overlayfs: there
  * names are served as they are. */
 #include "../base/buf.h"
+#include "../base/upperfs.h"
 #include "versions_impl.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@ static const char more[] = "overlay.";
 /* The mark that a name begins with, or NULL. */
 static const char *mark_of(const char *name)
 {
-	const char *mark = geteuid() == 0 ? "trusted.overlay." : "user.overlay.";
+	const char *mark = ntr_fs_userxattr() ? "user.overlay." : "trusted.overlay.";
 
 	return strncmp(name, mark, strlen(mark)) ? NULL : mark;
 }

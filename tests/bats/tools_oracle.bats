@@ -10,27 +10,27 @@ teardown() {
 
 ops() { /usr/bin/python3 "$NTR_TESTS/helpers/fsops.py" "$@"; }
 manifest() { /usr/bin/python3 "$NTR_TESTS/helpers/manifest.py" . --no-dir-times; }
-inside() { ntr run -q -s "$1" -- /usr/bin/python3 "$NTR_TESTS/helpers/manifest.py" . --no-dir-times; }
+inside() { ntr run -s "$1" -- /usr/bin/python3 "$NTR_TESTS/helpers/manifest.py" . --no-dir-times; }
 # A link count is right after the next fold: before it a committed file still has what the commit says.
 without_links() { sed -E 's/ n[0-9]+( =b.*)? m/ m/' "$1"; }
 
 # Something that must not show in what the next operations see. $1: the session; sets $session.
 disturb() {
 	case $((RANDOM % 8)) in
-	0) ntr stop -q -s "$session" ;;
+	0) ntr stop -s "$session" ;;
 	1) sleep 0.25 ;;
 	2)
 		inside "$session" >"parent.$session"
-		ntr fork -q "$session" "${session}x"
+		ntr fork "$session" "${session}x" >/dev/null
 		session=${session}x
 		;;
 	3) ntr daemon stop ;;
 	4)
-		ntr run -q -s "$session" -c 'chmod -R u+rwx .; rm -rf d0 d1 f*; mkdir -p d2/d3; touch junk d2/junk; mv d3 d4' 2>/dev/null || true
-		ntr rollback -q -s "$session" --steps 1
+		ntr run -s "$session" -c 'chmod -R u+rwx .; rm -rf d0 d1 f*; mkdir -p d2/d3; touch junk d2/junk; mv d3 d4' 2>/dev/null || true
+		ntr rollback -s "$session" --steps 1 >/dev/null
 		;;
 	5) kill -9 "$(ntr daemon status --json | json '["pid"]')" ;;
-	6) ntr run -q -s "$session" --no-commit -- true ;;
+	6) ntr run -s "$session" --no-commit -- true ;;
 	esac
 }
 
@@ -40,9 +40,9 @@ oracle() {
 	echo "seed $seed"
 	RANDOM=$seed
 	rm -rf plain live.log parent.*
-	ntr new -q "$session"
+	ntr new "$session" >/dev/null
 	for ((i = 0; i < calls; i++)); do
-		ntr run -q -s "$session" -- /usr/bin/python3 "$NTR_TESTS/helpers/fsops.py" "$seed" $((i * step)) $(((i + 1) * step)) >>live.log
+		ntr run -s "$session" -- /usr/bin/python3 "$NTR_TESTS/helpers/fsops.py" "$seed" $((i * step)) $(((i + 1) * step)) >>live.log
 		disturb
 	done
 	inside "$session" >live.manifest

@@ -1,5 +1,6 @@
-/* absorb_fixture: a session with a merged view as it is in use: overlayfs of an upper directory over the session's
- * commit in a versions mount, absorbed and folded at will. As root with mount(2), else in a user namespace. */
+/* absorb_fixture: a session with a merged view as it is in use: overlayfs of an upper directory over the
+ * session's commit in a versions mount, absorbed and folded at will. As root with mount(2), else in a user
+ * namespace. */
 #ifndef NTR_TEST_ABSORB_FIXTURE_H
 #define NTR_TEST_ABSORB_FIXTURE_H
 
@@ -24,11 +25,12 @@ struct afixture {
 	struct ntr_versions *v;
 	char mnt[300], view[300], upper[320], work[320];
 	int upper_fd;
-	unsigned n; /* of the upper */
-	bool user;  /* with userxattr, in a user namespace */
+	unsigned n;   /* of the upper */
+	bool user;    /* with userxattr, in a user namespace */
 	pid_t holder; /* user: of the namespace */
 	int holder_sock, view_fd;
-	bool broken; /* a hard link into the commit was broken: overlayfs counts it still for the other names */
+	bool broken; /* a hard link into the commit was broken: overlayfs counts it still for the other names
+	              */
 	uint64_t base;
 	struct ntr_memo *memo;
 	struct ntr_absorb_result last;
@@ -57,7 +59,8 @@ static inline void afx_dress(struct afixture *f)
 
 	assert_int_equal(ntr_inode_get(&s, NTR_INO_ROOT, &in), 0);
 	if (!f->user)
-		assert_int_equal(fchown(f->upper_fd, ntr_store_uid_out(f->fx.st, in.uid), ntr_store_gid_out(f->fx.st, in.gid)),
+		assert_int_equal(fchown(f->upper_fd, ntr_store_uid_out(f->fx.st, in.uid),
+		                         ntr_store_gid_out(f->fx.st, in.gid)),
 		        0);
 	assert_int_equal(fchmod(f->upper_fd, in.mode & 07777), 0);
 	assert_int_equal(futimens(f->upper_fd, (struct timespec[2]){in.atime, in.mtime}), 0);
@@ -87,7 +90,8 @@ static inline void afx_new_upper(struct afixture *f)
 static inline void afx_options(struct afixture *f, char out[1200])
 {
 	snprintf(out, 1200, "lowerdir=%s/%016llx,upperdir=%s,workdir=%s,index=off,xino=on,%s", f->mnt,
-	        (unsigned long long)f->base, f->upper, f->work, f->user ? "userxattr" : "redirect_dir=on,metacopy=on");
+	        (unsigned long long)f->base, f->upper, f->work,
+	        f->user ? "userxattr" : "redirect_dir=on,metacopy=on");
 }
 
 static inline void afx_write(const char *path, const char *text)
@@ -129,7 +133,8 @@ static inline void afx_hold(const struct afixture *f, const char *o, int sock)
 	_exit(0);
 }
 
-/* As an ordinary user's session has it: the mount is in a user namespace, this process (as the daemon) is not. */
+/* As an ordinary user's session has it: the mount is in a user namespace, this process (as the daemon) is
+ * not. */
 static inline void afx_mount_user(struct afixture *f, const char *o)
 {
 	int sv[2], fds[NTR_WIRE_FDS];
@@ -374,7 +379,8 @@ static inline int afx_as_user(int (*fn)(void))
 		return 77;
 	pid = fork();
 	if (!pid) {
-		if (setgroups(0, NULL) || setgid(pw->pw_gid) || setuid(pw->pw_uid) || prctl(PR_SET_DUMPABLE, 1))
+		if (setgroups(0, NULL) || setgid(pw->pw_gid) || setuid(pw->pw_uid) ||
+		        prctl(PR_SET_DUMPABLE, 1))
 			_exit(1);
 		exit(fn());
 	}
@@ -383,11 +389,11 @@ static inline int afx_as_user(int (*fn)(void))
 }
 
 /* Shell in the view. */
-#define afx_do(f, ...)                                                                                                 \
-	do {                                                                                                           \
-		char do_cmd_[1500];                                                                                    \
-		snprintf(do_cmd_, sizeof(do_cmd_), __VA_ARGS__);                                                       \
-		afx_sh("cd '%s' && set -e && { %s\n}", (f)->view, do_cmd_);                                            \
+#define afx_do(f, ...)                                                      \
+	do {                                                                \
+		char do_cmd_[1500];                                         \
+		snprintf(do_cmd_, sizeof(do_cmd_), __VA_ARGS__);            \
+		afx_sh("cd '%s' && set -e && { %s\n}", (f)->view, do_cmd_); \
 	} while (0)
 
 #endif

@@ -1,6 +1,7 @@
-/* absorb_twin: random operations on a merged view and, the same, on a plain directory. What the view refuses or
- * allows, the plain directory must too, but for what overlayfs is known to do otherwise: a hard link into the commit is
- * broken by its first write (the twin breaks it as well), and without redirect_dir a committed directory does not move. */
+/* absorb_twin: random operations on a merged view and, the same, on a plain directory. What the view refuses
+ * or allows, the plain directory must too, but for what overlayfs is known to do otherwise: a hard link into
+ * the commit is broken by its first write (the twin breaks it as well), and without redirect_dir a committed
+ * directory does not move. */
 #ifndef NTR_TEST_ABSORB_TWIN_H
 #define NTR_TEST_ABSORB_TWIN_H
 
@@ -18,10 +19,10 @@
 struct twin {
 	int view, plain; /* directories */
 	uint64_t seed, clock;
-	bool root;           /* may chown, mknod, set trusted.* */
-	uint64_t *linked;    /* plain inodes that had several names at the last fold */
+	bool root;        /* may chown, mknod, set trusted.* */
+	uint64_t *linked; /* plain inodes that had several names at the last fold */
 	size_t nlinked;
-	char (*path)[512];   /* of the plain directory, as of the last look */
+	char (*path)[512]; /* of the plain directory, as of the last look */
 	uint32_t *mode;
 	size_t n, cap;
 	unsigned trace;
@@ -97,7 +98,8 @@ static inline void tw_new_name(struct twin *t, char out[512])
 	if (!tw_rand(t, 12))
 		snprintf(name, sizeof(name), "%s", odd[tw_rand(t, NTR_COUNT(odd))]);
 	else
-		snprintf(name, sizeof(name), "%c%llu", (int)('a' + (int)tw_rand(t, 4)), (unsigned long long)tw_rand(t, 8));
+		snprintf(name, sizeof(name), "%c%llu", (int)('a' + (int)tw_rand(t, 4)),
+		        (unsigned long long)tw_rand(t, 8));
 	if (strlen(dir) > 300)
 		dir[0] = '\0';
 	snprintf(out, 512, "%.400s%s%s", dir, *dir ? "/" : "", name);
@@ -149,7 +151,8 @@ static inline void tw_break(struct twin *t, const char *path)
 		return;
 	fstatat(t->plain, path, &st, AT_SYMLINK_NOFOLLOW);
 	if (S_ISREG(st.st_mode)) {
-		int in = openat(t->plain, path, O_RDONLY), out = openat(t->plain, tmp, O_WRONLY | O_CREAT | O_EXCL, 0600);
+		int in = openat(t->plain, path, O_RDONLY),
+		    out = openat(t->plain, tmp, O_WRONLY | O_CREAT | O_EXCL, 0600);
 
 		while ((k = read(in, buf, sizeof(buf))) > 0)
 			if (write(out, buf, (size_t)k) != k)
@@ -162,10 +165,12 @@ static inline void tw_break(struct twin *t, const char *path)
 	} else if (S_ISLNK(st.st_mode)) {
 		k = readlinkat(t->plain, path, target, sizeof(target) - 1);
 		target[k] = '\0';
-		if (symlinkat(target, t->plain, tmp) || (t->root && fchownat(t->plain, tmp, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW)))
+		if (symlinkat(target, t->plain, tmp) ||
+		        (t->root && fchownat(t->plain, tmp, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW)))
 			abort();
 	} else {
-		if (mknodat(t->plain, tmp, st.st_mode, st.st_rdev) || (t->root && fchownat(t->plain, tmp, st.st_uid, st.st_gid, 0)))
+		if (mknodat(t->plain, tmp, st.st_mode, st.st_rdev) ||
+		        (t->root && fchownat(t->plain, tmp, st.st_uid, st.st_gid, 0)))
 			abort();
 		if (fchmodat(t->plain, tmp, st.st_mode & 07777, 0))
 			abort();
@@ -185,14 +190,16 @@ static inline void tw_folded(struct twin *t)
 	for (size_t i = 0; i < t->n; i++) {
 		struct stat st;
 
-		if (!fstatat(t->plain, t->path[i], &st, AT_SYMLINK_NOFOLLOW) && !S_ISDIR(st.st_mode) && st.st_nlink > 1)
+		if (!fstatat(t->plain, t->path[i], &st, AT_SYMLINK_NOFOLLOW) && !S_ISDIR(st.st_mode) &&
+		        st.st_nlink > 1)
 			t->linked[t->nlinked++] = st.st_ino;
 	}
 }
 
 static inline int tw_stamp(struct twin *t, int dir, const char *path)
 {
-	struct timespec ts[2] = {{(time_t)(1600000000 + t->clock), 5}, {(time_t)(1600000000 + t->clock), (long)(t->clock % 1000)}};
+	struct timespec ts[2] = {{(time_t)(1600000000 + t->clock), 5},
+	        {(time_t)(1600000000 + t->clock), (long)(t->clock % 1000)}};
 
 	return utimensat(dir, path, ts, AT_SYMLINK_NOFOLLOW);
 }
@@ -205,8 +212,27 @@ struct tw_op {
 	uint8_t *data;
 };
 enum {
-	TW_CREATE, TW_WRITE, TW_TRUNCATE, TW_UNLINK, TW_MKDIR, TW_RMDIR, TW_RMTREE, TW_RENAME, TW_EXCHANGE, TW_LINK, TW_SYMLINK,
-	TW_CHMOD, TW_CHOWN, TW_SETXATTR, TW_DELXATTR, TW_MKNOD, TW_UTIMES, TW_REPLACE, TW_TOUCH_OPEN, TW_REMKDIR, TW_OPS
+	TW_CREATE,
+	TW_WRITE,
+	TW_TRUNCATE,
+	TW_UNLINK,
+	TW_MKDIR,
+	TW_RMDIR,
+	TW_RMTREE,
+	TW_RENAME,
+	TW_EXCHANGE,
+	TW_LINK,
+	TW_SYMLINK,
+	TW_CHMOD,
+	TW_CHOWN,
+	TW_SETXATTR,
+	TW_DELXATTR,
+	TW_MKNOD,
+	TW_UTIMES,
+	TW_REPLACE,
+	TW_TOUCH_OPEN,
+	TW_REMKDIR,
+	TW_OPS
 };
 
 static inline int tw_xattr(int dir, const char *path, const char *name, const void *val, size_t n, bool set)
@@ -243,7 +269,8 @@ static inline int tw_rmtree(int dir, const char *path)
 /* Errno of the operation on one of the two directories; *ret_dirty: path a needs its times set. */
 static inline int tw_apply(struct twin *t, int dir, const struct tw_op *o, bool *ret_dirty)
 {
-	static const char *const xn[] = {"user.a", "user.b", "user.overlay.x", "trusted.t", "trusted.overlay.y"};
+	static const char *const xn[] = {
+	        "user.a", "user.b", "user.overlay.x", "trusted.t", "trusted.overlay.y"};
 	const char *name = xn[o->x % (t->root ? 5 : 2)];
 	int r = 0;
 
@@ -298,7 +325,8 @@ static inline int tw_apply(struct twin *t, int dir, const struct tw_op *o, bool 
 		r = fchmodat(dir, o->a, (mode_t)(o->x & 0777) | (t->root ? 0 : 0700), 0);
 		break;
 	case TW_CHOWN:
-		r = t->root ? fchownat(dir, o->a, (uid_t)(o->x % 3 * 500), (gid_t)(o->y % 3 * 500), AT_SYMLINK_NOFOLLOW)
+		r = t->root ? fchownat(dir, o->a, (uid_t)(o->x % 3 * 500), (gid_t)(o->y % 3 * 500),
+		                      AT_SYMLINK_NOFOLLOW)
 		            : faccessat(dir, o->a, F_OK, AT_SYMLINK_NOFOLLOW);
 		break;
 	case TW_SETXATTR:
@@ -346,9 +374,9 @@ static inline int tw_apply(struct twin *t, int dir, const struct tw_op *o, bool 
 
 static inline bool tw_writes(int what)
 {
-	return what == TW_WRITE || what == TW_TRUNCATE || what == TW_RENAME || what == TW_EXCHANGE || what == TW_LINK ||
-	       what == TW_CHMOD || what == TW_CHOWN || what == TW_SETXATTR || what == TW_DELXATTR || what == TW_UTIMES ||
-	       what == TW_TOUCH_OPEN;
+	return what == TW_WRITE || what == TW_TRUNCATE || what == TW_RENAME || what == TW_EXCHANGE ||
+	       what == TW_LINK || what == TW_CHMOD || what == TW_CHOWN || what == TW_SETXATTR ||
+	       what == TW_DELXATTR || what == TW_UTIMES || what == TW_TOUCH_OPEN;
 }
 
 static inline bool tw_opens(int what)
@@ -368,8 +396,8 @@ static inline bool tw_is_same_file(struct twin *t, const char *a, const char *b)
 {
 	struct stat x, y;
 
-	return !fstatat(t->plain, a, &x, AT_SYMLINK_NOFOLLOW) && !fstatat(t->plain, b, &y, AT_SYMLINK_NOFOLLOW) &&
-	       x.st_ino == y.st_ino;
+	return !fstatat(t->plain, a, &x, AT_SYMLINK_NOFOLLOW) &&
+	       !fstatat(t->plain, b, &y, AT_SYMLINK_NOFOLLOW) && x.st_ino == y.st_ino;
 }
 
 /* overlayfs gives a file whose attributes alone were copied up a new mtime when its data follows. */
@@ -377,15 +405,16 @@ static inline bool tw_times_differ(struct twin *t, const char *path)
 {
 	struct stat x, y;
 
-	return !fstatat(t->view, path, &x, AT_SYMLINK_NOFOLLOW) && !fstatat(t->plain, path, &y, AT_SYMLINK_NOFOLLOW) &&
+	return !fstatat(t->view, path, &x, AT_SYMLINK_NOFOLLOW) &&
+	       !fstatat(t->plain, path, &y, AT_SYMLINK_NOFOLLOW) &&
 	       (x.st_mtim.tv_sec != y.st_mtim.tv_sec || x.st_mtim.tv_nsec != y.st_mtim.tv_nsec);
 }
 
 /* One random operation on both. Returns 0, or what differed as text. */
 static inline const char *tw_step(struct twin *t)
 {
-	static const int weight[] = {TW_CREATE, TW_CREATE, TW_CREATE, TW_WRITE, TW_WRITE, TW_MKDIR, TW_MKDIR, TW_RENAME,
-	        TW_RENAME, TW_RENAME, TW_RENAME, TW_LINK, TW_LINK};
+	static const int weight[] = {TW_CREATE, TW_CREATE, TW_CREATE, TW_WRITE, TW_WRITE, TW_MKDIR, TW_MKDIR,
+	        TW_RENAME, TW_RENAME, TW_RENAME, TW_RENAME, TW_LINK, TW_LINK};
 	static char text[2000];
 	uint8_t data[3000];
 	struct tw_op o = {.data = data};
@@ -418,11 +447,12 @@ static inline const char *tw_step(struct twin *t)
 		if (fstatat(t->plain, o.a, &st, AT_SYMLINK_NOFOLLOW) || !S_ISDIR(st.st_mode))
 			return NULL;
 	}
-	if ((o.what == TW_RENAME || o.what == TW_EXCHANGE || o.what == TW_LINK) && tw_is_same_file(t, o.a, o.b))
+	if ((o.what == TW_RENAME || o.what == TW_EXCHANGE || o.what == TW_LINK) &&
+	        tw_is_same_file(t, o.a, o.b))
 		return NULL;
 	if (t->trace)
-		fprintf(stderr, "  %lu: op %d '%s' '%s' %llu %llu %zu\n", t->done, o.what, o.a, o.b, (unsigned long long)o.x,
-		        (unsigned long long)o.y, o.n);
+		fprintf(stderr, "  %lu: op %d '%s' '%s' %llu %llu %zu\n", t->done, o.what, o.a, o.b,
+		        (unsigned long long)o.x, (unsigned long long)o.y, o.n);
 	r = tw_apply(t, t->view, &o, &dirty);
 	t->done++;
 	if (r) {
@@ -438,7 +468,8 @@ static inline const char *tw_step(struct twin *t)
 	}
 	r2 = tw_apply(t, t->plain, &o, &dirty2);
 	if (r != r2) {
-		snprintf(text, sizeof(text), "op %d '%s' '%s': view: %s, plain: %s", o.what, o.a, o.b, strerror(r), strerror(r2));
+		snprintf(text, sizeof(text), "op %d '%s' '%s': view: %s, plain: %s", o.what, o.a, o.b,
+		        strerror(r), strerror(r2));
 		return text;
 	}
 	if (!r && o.what == TW_TOUCH_OPEN)

@@ -1,5 +1,5 @@
-/* manifest: everything that can be seen of a directory tree, as lines to compare: of a real directory, or of a tree in
- * a store. Hard links show as groups: each name carries the first (by path) of its file's names. */
+/* manifest: everything that can be seen of a directory tree, as lines to compare: of a real directory, or of
+ * a tree in a store. Hard links show as groups: each name carries the first (by path) of its file's names. */
 #ifndef NTR_TEST_MANIFEST_H
 #define NTR_TEST_MANIFEST_H
 
@@ -25,7 +25,7 @@ enum { /* what a comparison leaves out */
 };
 
 struct mf_entry {
-	char *path; /* "" is the root */
+	char *path;   /* "" is the root */
 	char *detail; /* symlink's target, xattrs */
 	uint64_t ino, size, hash, rdev;
 	uint32_t mode, uid, gid, nlink;
@@ -112,8 +112,8 @@ static inline int mf_xattr(void *user, const char *name, const uint8_t *val, siz
 	struct mf_xattrs *x = user;
 
 	if (x->n < NTR_COUNT(x->v))
-		x->v[x->n++] = ntr_sprintf(
-		        "%s=%zu:%016llx", name, len, (unsigned long long)XXH3_64bits(val, len));
+		x->v[x->n++] =
+		        ntr_sprintf("%s=%zu:%016llx", name, len, (unsigned long long)XXH3_64bits(val, len));
 	return 0;
 }
 
@@ -313,10 +313,12 @@ static inline struct manifest mf_of_tree(const struct ntr_snap *s)
 
 static inline void mf_print(const char *mark, const struct mf_entry *e)
 {
-	fprintf(stderr, "%s '%s' mode %o uid %u gid %u size %llu hash %llx rdev %llx nlink %u group '%s' mtime %lld.%09ld [%s]\n",
-	        mark, e->path, e->mode, e->uid, e->gid, (unsigned long long)e->size, (unsigned long long)e->hash,
-	        (unsigned long long)e->rdev, e->nlink, e->group, (long long)e->mtime.tv_sec, e->mtime.tv_nsec,
-	        e->detail);
+	fprintf(stderr,
+	        "%s '%s' mode %o uid %u gid %u size %llu hash %llx rdev %llx nlink %u group '%s' mtime "
+	        "%lld.%09ld [%s]\n",
+	        mark, e->path, e->mode, e->uid, e->gid, (unsigned long long)e->size,
+	        (unsigned long long)e->hash, (unsigned long long)e->rdev, e->nlink, e->group,
+	        (long long)e->mtime.tv_sec, e->mtime.tv_nsec, e->detail);
 }
 
 static inline bool mf_same(const struct mf_entry *a, const struct mf_entry *b, unsigned skip)
@@ -330,7 +332,8 @@ static inline bool mf_same(const struct mf_entry *a, const struct mf_entry *b, u
 		return false;
 	if (times && (a->mtime.tv_sec != b->mtime.tv_sec || a->mtime.tv_nsec != b->mtime.tv_nsec))
 		return false;
-	return (dir || skip & MF_NO_NLINK || a->nlink == b->nlink) && !strcmp(a->group, b->group) && !strcmp(a->detail, b->detail);
+	return (dir || skip & MF_NO_NLINK || a->nlink == b->nlink) && !strcmp(a->group, b->group) &&
+	       !strcmp(a->detail, b->detail);
 }
 
 /* Prints what differs (the first few lines of it); the number of differing paths. */

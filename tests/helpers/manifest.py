@@ -30,8 +30,11 @@ def xattrs(path):
     for name in sorted(os.listxattr(path, follow_symlinks=False)):
         if name.startswith((b"security." if isinstance(name, bytes) else "security.")):
             continue
-        value = os.getxattr(path, name, follow_symlinks=False)
-        out.append(f"{name}={value.hex()}")
+        try:
+            value = os.getxattr(path, name, follow_symlinks=False).hex()
+        except PermissionError:
+            value = "unreadable"
+        out.append(f"{name}={value}")
     return ",".join(out)
 
 

@@ -1,5 +1,5 @@
-/* Every kind of change, one at a time, in a real merged view: what absorb makes of it, which inode keeps its number, and
- * that a second look finds nothing. */
+/* Every kind of change, one at a time, in a real merged view: what absorb makes of it, which inode keeps its
+ * number, and that a second look finds nothing. */
 #include "absorb_fixture.h"
 
 static int setup(void **state)
@@ -20,9 +20,11 @@ static int teardown(void **state)
 /* A commit to work on, folded: all of it is in the lower tree. */
 static void base(struct afixture *f)
 {
-	afx_do(f, "mkdir -p d/sub e/x/y; echo hi>d/f; echo g>d/sub/g; echo a>a; ln a b; ln a c; echo z>z; ln -s z sl; "
-		  "mkfifo p; echo k>e/x/y/k; echo meta>meta; head -c 200000 /dev/urandom >big; mknod dev c 1 3; "
-		  "setfattr -n user.u -v v meta; touch -d 2020-01-01 meta big");
+	afx_do(f, "mkdir -p d/sub e/x/y; echo hi>d/f; echo g>d/sub/g; echo a>a; ln a b; ln a c; echo z>z; ln "
+	          "-s z sl; "
+	          "mkfifo p; echo k>e/x/y/k; echo meta>meta; head -c 200000 /dev/urandom >big; mknod dev c 1 "
+	          "3; "
+	          "setfattr -n user.u -v v meta; touch -d 2020-01-01 meta big");
 	assert_true(afx_absorb(f));
 	afx_same(f);
 	afx_fold(f);
@@ -48,7 +50,8 @@ static void test_first(void **state)
 	struct afixture *f = *state;
 
 	assert_int_equal(ntr_absorb_check(f->memo), 0);
-	afx_do(f, "echo one >f; mkdir -p d/e; : >empty; printf '\\0' >zero; ln f g; ln -s nowhere l; mkfifo p; chmod 600 f");
+	afx_do(f, "echo one >f; mkdir -p d/e; : >empty; printf '\\0' >zero; ln f g; ln -s nowhere l; mkfifo "
+	          "p; chmod 600 f");
 	absorbs(f);
 	assert_int_equal(f->last.entries, 8);
 	assert_true(afx_ino(f, "f") == afx_ino(f, "g"));
@@ -160,7 +163,7 @@ static void test_xattrs(void **state)
 
 	base(f);
 	afx_do(f, "setfattr -n user.a -v 1 big; setfattr -n trusted.t -v 2 d; setfattr -n user.a -v 1 d; "
-		  "setfattr -n trusted.overlay.opaque -v y e; setfattr -x user.u meta; setfattr -n user.e a");
+	          "setfattr -n trusted.overlay.opaque -v y e; setfattr -x user.u meta; setfattr -n user.e a");
 	f->broken = true;
 	absorbs(f);
 	s = afx_head(f);
@@ -169,7 +172,8 @@ static void test_xattrs(void **state)
 	assert_true(afx_ino(f, "e/x/y/k") != 0);
 	afx_fold(f);
 	nothing(f);
-	afx_do(f, "setfattr -n user.a -v 2 big; setfattr -x trusted.t d; setfattr -n user.long -v $(head -c 3000 /dev/zero | tr '\\0' x) d/f");
+	afx_do(f, "setfattr -n user.a -v 2 big; setfattr -x trusted.t d; setfattr -n user.long -v $(head -c "
+	          "3000 /dev/zero | tr '\\0' x) d/f");
 	absorbs(f);
 	afx_do(f, "setfattr -x user.a d");
 	absorbs(f);
@@ -371,7 +375,10 @@ static void test_names(void **state)
 
 	memset(name, 'n', 255);
 	name[255] = '\0';
-	afx_do(f, "echo 1 >$'\\xff\\xfe'; echo 2 >$'a\\nb'; mkdir $'\\xc3('; echo 3 >$'\\xc3('/%s; echo 4 >'...'; echo 5 >-x", name);
+	afx_do(f,
+	        "echo 1 >$'\\xff\\xfe'; echo 2 >$'a\\nb'; mkdir $'\\xc3('; echo 3 >$'\\xc3('/%s; echo 4 "
+	        ">'...'; echo 5 >-x",
+	        name);
 	absorbs(f);
 	afx_fold(f);
 	nothing(f);
@@ -383,8 +390,9 @@ static void test_sparse(void **state)
 {
 	struct afixture *f = *state;
 
-	afx_do(f, "truncate -s 300M hole; truncate -s 40M s; printf x | dd of=s bs=1 seek=20000000 conv=notrunc status=none; "
-		  "truncate -s 1000 small");
+	afx_do(f, "truncate -s 300M hole; truncate -s 40M s; printf x | dd of=s bs=1 seek=20000000 "
+	          "conv=notrunc status=none; "
+	          "truncate -s 1000 small");
 	absorbs(f);
 	assert_int_equal(afx_inode(f, "hole").blocks, 0);
 	assert_true(afx_inode(f, "s").blocks <= 128);
@@ -400,7 +408,8 @@ static void test_types(void **state)
 	struct afixture *f = *state;
 
 	afx_do(f, "mkfifo -m 600 f; mknod c c 1 3; mknod b b 7 200; python3 -c \"import socket; "
-		  "socket.socket(socket.AF_UNIX).bind('s')\"; ln -s $(head -c 4000 /dev/zero | tr '\\0' l) long");
+	          "socket.socket(socket.AF_UNIX).bind('s')\"; ln -s $(head -c 4000 /dev/zero | tr '\\0' l) "
+	          "long");
 	absorbs(f);
 	assert_true(S_ISSOCK(afx_inode(f, "s").mode));
 	assert_true(afx_inode(f, "b").rdev == makedev(7, 200));
@@ -431,8 +440,9 @@ static void test_many(void **state)
 	struct afixture *f = *state;
 
 	afx_do(f, "mkdir many; i=0; while [ $i -lt 400 ]; do echo $i >many/$i; i=$((i+1)); done; "
-		  "head -c 700 /dev/urandom >many/c; head -c 5000000 /dev/urandom >many/l; : >many/e; "
-		  "i=0; while [ $i -lt 60 ]; do cat many/c many/$i >many/c$i; i=$((i+1)); done; truncate -s 60000 many/h");
+	          "head -c 700 /dev/urandom >many/c; head -c 5000000 /dev/urandom >many/l; : >many/e; "
+	          "i=0; while [ $i -lt 60 ]; do cat many/c many/$i >many/c$i; i=$((i+1)); done; truncate -s "
+	          "60000 many/h");
 	absorbs(f);
 	afx_fold(f);
 	nothing(f);
@@ -472,7 +482,8 @@ static void test_failures(void **state)
 	struct ntr_txn *t;
 	char text[2048];
 
-	afx_do(f, "mkdir d; truncate -s 9007199254740993 d/huge 2>/dev/null || truncate -s 8E d/huge 2>/dev/null || :");
+	afx_do(f, "mkdir d; truncate -s 9007199254740993 d/huge 2>/dev/null || truncate -s 8E d/huge "
+	          "2>/dev/null || :");
 	if (!faccessat(AT_FDCWD, f->view, R_OK, 0) && afx_ino(f, "d") == 0) {
 		struct stat st;
 		char path[400];
@@ -512,13 +523,61 @@ static void test_reject(void **state)
 	absorbs(f);
 }
 
+/* Hot files that a fold moves into the new upper are what the commit has in their place. */
+static void test_hot(void **state)
+{
+	struct afixture *f = *state;
+	uint64_t big, n;
+	char old[320];
+
+	base(f);
+	afx_do(f, "echo x >>big; head -c 100000 /dev/urandom >d/new");
+	absorbs(f);
+	big = afx_ino(f, "big");
+	n = afx_ino(f, "d/new");
+	afx_unmount(f);
+	memcpy(old, f->upper, sizeof old);
+	ntr_memo_free(f->memo);
+	f->memo = NULL;
+	close(f->upper_fd);
+	afx_new_upper(f);
+	afx_sh("mv '%s/big' '%s/'; mkdir '%s/d'; mv '%s/d/new' '%s/d/'; rm -r '%s'", old, f->upper, f->upper,
+	        old, f->upper, old);
+	afx_mount(f);
+	assert_int_equal(ntr_absorb_check(f->memo), 1);
+	nothing(f);
+	afx_do(f, "echo y >>big; echo y >>d/new");
+	absorbs(f);
+	assert_true(afx_ino(f, "big") == big && afx_ino(f, "d/new") == n);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(n) cmocka_unit_test_setup_teardown(test_##n, setup, teardown)
-		T(first), T(write), T(large), T(copied_up_untouched), T(attributes), T(xattrs), T(remove), T(replace),
-		T(rename_file), T(rename_new), T(rename_dir), T(swap_dirs), T(rescue), T(broken_links), T(names), T(sparse),
-		T(types), T(riding_times), T(many), T(deep), T(failures), T(reject),
+	        T(first),
+	        T(write),
+	        T(large),
+	        T(copied_up_untouched),
+	        T(attributes),
+	        T(xattrs),
+	        T(remove),
+	        T(replace),
+	        T(rename_file),
+	        T(rename_new),
+	        T(rename_dir),
+	        T(swap_dirs),
+	        T(rescue),
+	        T(broken_links),
+	        T(names),
+	        T(sparse),
+	        T(types),
+	        T(riding_times),
+	        T(many),
+	        T(deep),
+	        T(failures),
+	        T(reject),
+	        T(hot),
 	};
 
 	if (geteuid()) {

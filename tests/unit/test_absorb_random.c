@@ -1,5 +1,6 @@
-/* Long random sequences of operations in a merged view and, the same, on a plain directory: after every absorb the
- * tree must be what the plain directory is, whether it was made with the memo, without one, or after a fold. */
+/* Long random sequences of operations in a merged view and, the same, on a plain directory: after every
+ * absorb the tree must be what the plain directory is, whether it was made with the memo, without one, or
+ * after a fold. */
 #include "absorb_fixture.h"
 #include "absorb_twin.h"
 
@@ -121,7 +122,8 @@ static int group(void)
 	const struct CMUnitTest tests[] = {cmocka_unit_test(test_random)};
 
 	umask(022);
-	return cmocka_run_group_tests_name(geteuid() ? "absorb_random as a user" : "absorb_random", tests, NULL, NULL);
+	return cmocka_run_group_tests_name(
+	        geteuid() ? "absorb_random as a user" : "absorb_random", tests, NULL, NULL);
 }
 
 int main(void)

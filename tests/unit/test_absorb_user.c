@@ -1,5 +1,5 @@
-/* What is different for an ordinary user: marks in user.overlay.*, none on symlinks and special files; files and
- * directories that not even their owner may read; owners that cannot be shown. */
+/* What is different for an ordinary user: marks in user.overlay.*, none on symlinks and special files; files
+ * and directories that not even their owner may read; owners that cannot be shown. */
 #include "absorb_fixture.h"
 
 static int setup(void **state)
@@ -28,8 +28,9 @@ static void absorbs(struct afixture *f)
 
 static void base(struct afixture *f)
 {
-	afx_do(f, "mkdir -p d/sub; echo hi>d/f; echo g>d/sub/g; echo a>a; ln a b; echo z>z; ln -s z sl; mkfifo p; "
-		  "setfattr -n user.u -v v z");
+	afx_do(f, "mkdir -p d/sub; echo hi>d/f; echo g>d/sub/g; echo a>a; ln a b; echo z>z; ln -s z sl; "
+	          "mkfifo p; "
+	          "setfattr -n user.u -v v z");
 	absorbs(f);
 	afx_same(f);
 	afx_fold(f);
@@ -49,7 +50,8 @@ static void test_changes(void **state)
 	afx_do(f, "echo x >>d/f; touch -h -d 2001-01-01 sl; touch -d 2001-01-01 p; chmod 600 z");
 	absorbs(f);
 	afx_same(f);
-	assert_true(afx_ino(f, "d") == d && afx_ino(f, "d/f") == file && afx_ino(f, "sl") == sl && afx_ino(f, "p") == p);
+	assert_true(afx_ino(f, "d") == d && afx_ino(f, "d/f") == file && afx_ino(f, "sl") == sl &&
+	            afx_ino(f, "p") == p);
 	assert_true(f->base != f->fx.head.root);
 	afx_do(f, "rm sl; ln -s elsewhere sl; rm p; mkdir p; mv d/sub/g p/g; echo y >>b");
 	f->broken = true;
@@ -83,8 +85,9 @@ static void test_no_rights(void **state)
 	struct stat st;
 
 	base(f);
-	afx_do(f, "echo s >secret; setfattr -n user.x -v y secret; chmod 0 secret; mkdir -p l/m; echo in >l/m/f; chmod 0 l/m/f l/m; "
-		  "chmod 300 l; mkdir x; echo k >x/k; chmod 600 x; : >none; chmod 0 none");
+	afx_do(f, "echo s >secret; setfattr -n user.x -v y secret; chmod 0 secret; mkdir -p l/m; echo in "
+	          ">l/m/f; chmod 0 l/m/f l/m; "
+	          "chmod 300 l; mkdir x; echo k >x/k; chmod 600 x; : >none; chmod 0 none");
 	absorbs(f);
 	content_is(f, "secret", "s\n");
 	content_is(f, "l/m/f", "in\n");
@@ -143,9 +146,9 @@ static int group(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(n) cmocka_unit_test_setup_teardown(test_##n, setup, teardown)
-		T(changes),
-		T(no_rights),
-		T(owners),
+	        T(changes),
+	        T(no_rights),
+	        T(owners),
 	};
 
 	umask(022);
