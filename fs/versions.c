@@ -52,8 +52,8 @@ int ntr_versions_stats(struct ntr_versions *v,
 		for (struct ntr_vslot *s = v->slots; s; s = s->next)
 			ntr_vstats_sum(&s->stats, (enum ntr_vop)op, &count, hist);
 		pthread_mutex_unlock(&v->lock);
-		r = fn(user, ntr_vop_name((enum ntr_vop)op), count, ntr_vstats_quantile(hist, 0.5),
-		        ntr_vstats_quantile(hist, 0.99));
+		r = fn(user, ntr_vop_name((enum ntr_vop)op), count, ntr_hist_quantile(hist, 0.5),
+		        ntr_hist_quantile(hist, 0.99));
 	}
 	return r;
 }

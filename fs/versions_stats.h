@@ -2,6 +2,8 @@
 #ifndef NTR_FS_VERSIONS_STATS_H
 #define NTR_FS_VERSIONS_STATS_H
 
+#include "../base/hist.h"
+
 #include <stdatomic.h>
 #include <stdint.h>
 
@@ -24,8 +26,7 @@ enum ntr_vop {
 	NTR_VOP_COUNT
 };
 
-/* Four buckets per power of two of nanoseconds: a percentile is right to within a ninth. */
-enum { NTR_VSTATS_BUCKETS = 4 * 40 };
+enum { NTR_VSTATS_BUCKETS = NTR_HIST_BUCKETS };
 
 struct ntr_vstats {
 	_Atomic uint64_t count[NTR_VOP_COUNT];
@@ -37,7 +38,4 @@ void ntr_vstats_add(struct ntr_vstats *s, enum ntr_vop op, uint64_t n, uint64_t 
 /* Adds s to the plain sums of one type. */
 void ntr_vstats_sum(
         struct ntr_vstats *s, enum ntr_vop op, uint64_t *count, uint64_t hist[NTR_VSTATS_BUCKETS]);
-/* The q-th quantile (0..1) of a summed histogram in microseconds. */
-double ntr_vstats_quantile(const uint64_t hist[NTR_VSTATS_BUCKETS], double q);
-
 #endif

@@ -31,6 +31,7 @@ both() {
 	sed -i "s|$here/plain|/workspace|g" want
 	if [ $status -ne $wanted ] || ! diff want got; then
 		echo "in: $1"
+		echo "gave:" && cat got
 		echo "exit status $status, in a plain directory $wanted"
 		return 1
 	fi
