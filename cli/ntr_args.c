@@ -144,6 +144,8 @@ static int verb_count(struct ntr_cmd *cmd)
 {
 	if (cmd->nargs < cmd->verb->min)
 		return ntr_cmd_usage(cmd, "an argument is missing");
+	if (cmd->store && !*cmd->store)
+		return ntr_cmd_usage(cmd, "--store: the path is empty");
 	if (cmd->nargs > cmd->verb->max)
 		return ntr_cmd_usage(cmd, "unexpected argument '%s'", cmd->args[cmd->verb->max]);
 	return 0;

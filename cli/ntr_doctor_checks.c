@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/sysmacros.h>
 #include <sys/utsname.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -100,25 +101,26 @@ static void check_programs(const char *store, struct ntr_finding *f)
 static void check_fuse_device(const char *store, struct ntr_finding *f)
 {
 	ntr_autoclose int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	int err = errno;
-	struct stat st;
+	int err = fd < 0 ? errno : 0;
+	struct stat st = {0};
 
 	(void)store;
 	f->name = "/dev/fuse";
 	f->needed = true;
-	if (fd >= 0) {
+	if (!err && (fstat(fd, &st) || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(10, 229))) {
+		found(f, false, "is no FUSE device");
+	} else if (err) {
+		found(f, false, "%s", strerror(err));
+	} else if ((st.st_mode & 0666) != 0666) {
+		found(f, true, "can be opened by you, but its mode is %04o: not by every user",
+		        (unsigned)st.st_mode & 07777);
+		fix(f, "chmod 666 /dev/fuse");
+	} else {
 		found(f, true, "can be opened");
-		if (!fstat(fd, &st) && (st.st_mode & 0666) != 0666) {
-			found(f, true, "can be opened by you, but its mode is %04o: not by every user",
-			        (unsigned)st.st_mode & 07777);
-			fix(f, "chmod 666 /dev/fuse");
-		}
-		return;
 	}
-	found(f, false, "%s", strerror(err));
 	if (err == EACCES)
 		fix(f, "as root: chmod 666 /dev/fuse");
-	else
+	else if (!f->ok)
 		fix(f, "as root: modprobe fuse (in a container: start it with --device /dev/fuse)");
 }
 

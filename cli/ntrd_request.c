@@ -282,7 +282,6 @@ const char *ntrd_error_kind(int code)
 	case EDQUOT:
 		return "full";
 	case EUCLEAN:
-	case EBADMSG:
 		return "corrupt";
 	case EPROTO:
 		return "protocol";

@@ -29,6 +29,7 @@ static void run_done(struct ntr_arun *w)
 	HASH_CLEAR(hh, w->used);
 	free(w->used_mem);
 	ntr_arun_differ_done(w);
+	ntr_arun_bases_done(w);
 	ntr_arun_restore_done(w);
 	ntr_mtree_drop_scratch(w->memo->cur);
 	if (w->tree)

@@ -29,6 +29,8 @@ static int use_build(struct ntr_arun *w)
 			HASH_FIND(hh, w->used, &u->tree, sizeof u->tree, other);
 			if (!other) {
 				HASH_ADD(hh, w->used, tree, sizeof u->tree, u);
+				if (!ntr_hashed(hh, u))
+					return -ENOMEM;
 				i++;
 			}
 		}
@@ -48,10 +50,11 @@ int ntr_arun_in_use(struct ntr_arun *w, uint64_t tree)
 	return o || u || tree == NTR_INO_ROOT;
 }
 
-static void take(struct ntr_arun *w, struct ntr_aobj *o, uint64_t tree)
+static int take(struct ntr_arun *w, struct ntr_aobj *o, uint64_t tree)
 {
 	o->tree = tree;
 	HASH_ADD(by_tree, w->by_tree, tree, sizeof o->tree, o);
+	return ntr_hashed(by_tree, o) ? 0 : -ENOMEM;
 }
 
 /* 1: taken. 0: it is somebody else, or not in head. */
@@ -65,8 +68,8 @@ static int try_take(struct ntr_arun *w, struct ntr_aobj *o, uint64_t tree)
 	r = ntr_inode_get(&w->head, tree, &in);
 	if (r || (in.mode ^ o->mode) & S_IFMT)
 		return r == -ENOENT ? 0 : r;
-	take(w, o, tree);
-	return 1;
+	r = take(w, o, tree);
+	return r ? r : 1;
 }
 
 /* The inode that base has under name in dir: 0 or -ENOENT. */
@@ -154,6 +157,15 @@ static bool markless_copy(const struct ntr_arun *w, const struct ntr_aobj *o, co
 	       o->st.size == in->size;
 }
 
+/* An object of base that still shows where base has it cannot be one of upper as well. */
+static int is_covered(struct ntr_arun *w, const struct ntr_inode *was)
+{
+	uint64_t dir;
+	int r = ntr_arun_shows(w, was->parent, was->name, &dir);
+
+	return r < 0 ? r : !r;
+}
+
 /* Is the object what head has in its place? `under`: what base has beneath it. */
 static int is_in_place(struct ntr_arun *w, struct ntr_aobj *o, const struct ntr_inode *in, uint64_t under)
 {
@@ -163,9 +175,11 @@ static int is_in_place(struct ntr_arun *w, struct ntr_aobj *o, const struct ntr_
 	if (o->st.btime && same_time(&o->btime, &in->btime))
 		return 1;
 	r = ntr_inode_get(&w->base, in->ino, &was);
-	if (r && r != -ENOENT)
+	if (r)
+		return r == -ENOENT ? looks_like(w, o, in) : r;
+	if (w->full && under != in->ino && (r = is_covered(w, &was)) <= 0)
 		return r;
-	if (!r && was.nlink == 1 && (w->full || under == in->ino)) {
+	if (was.nlink == 1 && (w->full || under == in->ino)) {
 		if (o->marks.flags & NTR_MARK_ORIGIN || (under == in->ino && markless_copy(w, o, &was)))
 			return 1;
 	}
@@ -218,8 +232,7 @@ static int fresh(struct ntr_arun *w, struct ntr_aobj *o)
 	o->tag = in.tag;
 	if (o->dir)
 		o->dir->flags |= NTR_MD_FRESH;
-	take(w, o, in.ino);
-	return 0;
+	return take(w, o, in.ino);
 }
 
 /* By birth, anywhere in head (only without a memo). */
@@ -382,8 +395,11 @@ int ntr_arun_identify(struct ntr_arun *w)
 
 	/* What the memo knows first, so that nothing else takes its inode. */
 	TAILQ_FOREACH (o, &w->objs, link)
-		if (o->flags & NTR_AO_KNOWN)
-			take(w, o, o->tree);
+		if (o->flags & NTR_AO_KNOWN) {
+			r = take(w, o, o->tree);
+			if (r)
+				return r;
+		}
 	/* Directories, parents first; then what is in them, which may have names in several: the sure before
 	 * the likely. */
 	TAILQ_FOREACH (o, &w->objs, link)
@@ -393,6 +409,9 @@ int ntr_arun_identify(struct ntr_arun *w)
 				return r;
 			publish(o);
 		}
+	r = w->full ? ntr_arun_bases(w) : 0;
+	if (r)
+		return r;
 	TAILQ_FOREACH (o, &w->objs, link)
 		if (!o->dir && (r = identify_surely(w, o)))
 			return r;

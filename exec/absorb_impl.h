@@ -20,7 +20,7 @@
 #include <sys/queue.h>
 #include <xxhash.h>
 #define HASH_FUNCTION(keyptr, keylen, hashv) ((hashv) = (unsigned)XXH3_64bits(keyptr, keylen))
-#include <uthash.h>
+#include "../base/hash.h"
 
 /* What tells an object of upper and its state from every other: times in nanoseconds, modulo 2^64. */
 struct ntr_mstat {
@@ -204,7 +204,8 @@ struct ntr_tree_use { /* a tree inode that an unchanged entry of upper is */
 	uint64_t tree;
 	UT_hash_handle hh;
 };
-struct ntr_birth; /* absorb_match.c: objects that head has and base has not, by birth */
+struct ntr_base_dir; /* absorb_reset.c */
+struct ntr_birth;    /* absorb_match.c: objects that head has and base has not, by birth */
 struct ntr_pool;
 
 struct ntr_arun {
@@ -221,6 +222,7 @@ struct ntr_arun {
 	struct ntr_aobj *by_upper, *by_tree;
 	struct ntr_tree_use *used, *used_mem;
 	struct ntr_birth *births;
+	struct ntr_base_dir *bases, *bases_mem;
 	uint64_t *differ; /* full: inodes whose items differ between base and head, ascending */
 	size_t ndiffer, differ_cap;
 	struct ntr_pool *pool;
@@ -322,6 +324,11 @@ int ntr_arun_restore(struct ntr_arun *w);
 void ntr_arun_restore_done(struct ntr_arun *w);
 
 /* absorb_reset.c: without a memo */
+int ntr_arun_bases(struct ntr_arun *w); /* makes the index that `shows` needs; directories are identified */
+void ntr_arun_bases_done(struct ntr_arun *w);
+/* Does base's entry `name` of directory `dir` show in the view? *ret_dir: the tree's directory that it shows
+ * in. 1, 0. */
+int ntr_arun_shows(struct ntr_arun *w, uint64_t dir, const char *name, uint64_t *ret_dir);
 int ntr_arun_reset(struct ntr_arun *w);
 
 #endif

@@ -57,6 +57,8 @@ static int build(struct matcher *m)
 				continue;
 			*v = (struct vanished){.ino = d->v[i].st.ino, .e = &d->v[i]};
 			HASH_ADD(hh, m->table, ino, sizeof v->ino, v);
+			if (!ntr_hashed(hh, v))
+				return -ENOMEM;
 			m->n++;
 		}
 	}
@@ -214,6 +216,10 @@ static int note_birth(struct ntr_arun *w, uint64_t ino, const uint8_t *val, size
 		free(b);
 	} else {
 		HASH_ADD(hh, w->births, btime, BIRTH_KEY, b);
+		if (!ntr_hashed(hh, b)) {
+			free(b);
+			return -ENOMEM;
+		}
 	}
 	return 0;
 }

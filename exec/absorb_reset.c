@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-struct by_base { /* directories of upper by what lies beneath them */
+struct ntr_base_dir { /* directories of upper by what lies beneath them */
 	uint64_t base;
 	struct ntr_mdir *dir;
 	UT_hash_handle hh;
@@ -13,35 +13,43 @@ struct by_base { /* directories of upper by what lies beneath them */
 
 struct reset {
 	struct ntr_arun *w;
-	struct by_base *table, *mem;
 	bool dirs; /* first pass */
 };
 
-static int build(struct reset *x)
+int ntr_arun_bases(struct ntr_arun *w)
 {
 	size_t n = 0, i = 0;
 
-	for (const struct ntr_mdir *d = x->w->tree->root; d; d = d->next)
+	for (const struct ntr_mdir *d = w->tree->root; d; d = d->next)
 		n++;
-	x->mem = malloc(n * sizeof *x->mem);
-	if (!x->mem)
+	w->bases_mem = malloc(n * sizeof *w->bases_mem);
+	if (!w->bases_mem)
 		return -ENOMEM;
-	for (struct ntr_mdir *d = x->w->tree->root; d; d = d->next) {
-		struct by_base *b = &x->mem[i++];
+	for (struct ntr_mdir *d = w->tree->root; d; d = d->next) {
+		struct ntr_base_dir *b = &w->bases_mem[i++];
 
-		*b = (struct by_base){.base = d->base, .dir = d};
-		if (d->base)
-			HASH_ADD(hh, x->table, base, sizeof b->base, b);
+		*b = (struct ntr_base_dir){.base = d->base, .dir = d};
+		if (!d->base)
+			continue;
+		HASH_ADD(hh, w->bases, base, sizeof b->base, b);
+		if (!ntr_hashed(hh, b))
+			return -ENOMEM;
 	}
 	return 0;
 }
 
+void ntr_arun_bases_done(struct ntr_arun *w)
+{
+	HASH_CLEAR(hh, w->bases);
+	free(w->bases_mem);
+}
+
 /* Does base's entry `name` of directory `dir` show in the view? *ret_dir: the tree's directory that it shows
  * in. 1, 0. */
-static int shows(struct reset *x, uint64_t dir, const char *name, uint64_t *ret_dir)
+int ntr_arun_shows(struct ntr_arun *w, uint64_t dir, const char *name, uint64_t *ret_dir)
 {
 	struct ntr_inode in;
-	struct by_base *b;
+	struct ntr_base_dir *b;
 	bool first = true;
 
 	in.name_len = (uint8_t)strlen(name);
@@ -50,7 +58,7 @@ static int shows(struct reset *x, uint64_t dir, const char *name, uint64_t *ret_
 		int64_t k;
 		int r;
 
-		HASH_FIND(hh, x->table, &dir, sizeof dir, b);
+		HASH_FIND(hh, w->bases, &dir, sizeof dir, b);
 		if (first)
 			*ret_dir = b ? b->dir->tree : dir;
 		if (b) {
@@ -59,7 +67,7 @@ static int shows(struct reset *x, uint64_t dir, const char *name, uint64_t *ret_
 		}
 		if (dir == NTR_INO_ROOT)
 			return 0;
-		r = ntr_inode_get(&x->w->base, dir, &in);
+		r = ntr_inode_get(&w->base, dir, &in);
 		if (r)
 			return r;
 		dir = in.parent;
@@ -116,7 +124,7 @@ static int reset_name(struct reset *x, const struct ntr_inode *was, uint64_t bas
 	struct ntr_inode now;
 	uint64_t ino;
 	uint8_t dtype;
-	int r = shows(x, base_dir, name, &d.tree);
+	int r = ntr_arun_shows(x->w, base_dir, name, &d.tree);
 
 	if (r <= 0)
 		return r;
@@ -165,7 +173,7 @@ static int reset_object(struct reset *x, uint64_t ino)
 int ntr_arun_reset(struct ntr_arun *w)
 {
 	struct reset x = {.w = w, .dirs = true};
-	int r = build(&x);
+	int r = 0;
 
 	/* Directories first: what their listings lack is restored whole, and then needs no look of its own.
 	 */
@@ -174,7 +182,5 @@ int ntr_arun_reset(struct ntr_arun *w)
 	x.dirs = false;
 	for (size_t i = 0; i < w->ndiffer && !r; i++)
 		r = reset_object(&x, w->differ[i]);
-	HASH_CLEAR(hh, x.table);
-	free(x.mem);
 	return r;
 }

@@ -113,7 +113,10 @@ static int remember(struct copied **table, uint64_t base, const struct ntr_inode
 	c->base = base;
 	c->tree = in->ino;
 	HASH_ADD(hh, *table, base, sizeof c->base, c);
-	return 0;
+	if (ntr_hashed(hh, c))
+		return 0;
+	free(c);
+	return -ENOMEM;
 }
 
 /* Everything in a directory of base is wished for in its copy. */

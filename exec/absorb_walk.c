@@ -190,8 +190,11 @@ static struct ntr_aobj *object_of(struct ntr_arun *w, const struct statx *sx, st
 	if (!o)
 		return NULL;
 	o->ref = (struct ntr_aref){.dir = d, .at = at};
-	if (many)
+	if (many) {
 		HASH_ADD(by_upper, w->by_upper, st.ino, sizeof o->st.ino, o);
+		if (!ntr_hashed(by_upper, o))
+			return NULL;
+	}
 	return o;
 }
 

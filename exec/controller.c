@@ -55,14 +55,28 @@ static struct ntr_sess *sess_new(struct ntr_ctl *c, uint64_t sid)
 	return s;
 }
 
+static void sess_free(struct ntr_sess *s)
+{
+	ntr_closep(&s->mem_fd);
+	ntr_state_free(s->state);
+	pthread_mutex_destroy(&s->m);
+	pthread_mutex_destroy(&s->call_m);
+	free(s);
+}
+
 int ntr_ctl_sess(struct ntr_ctl *c, uint64_t sid, struct ntr_sess **ret)
 {
 	struct ntr_sess *s;
 
 	pthread_mutex_lock(&c->m);
 	HASH_FIND(hh, c->sessions, &sid, sizeof sid, s);
-	if (!s && (s = sess_new(c, sid)))
+	if (!s && (s = sess_new(c, sid))) {
 		HASH_ADD(hh, c->sessions, sid, sizeof s->sid, s);
+		if (!ntr_hashed(hh, s)) {
+			sess_free(s);
+			s = NULL;
+		}
+	}
 	pthread_mutex_unlock(&c->m);
 	*ret = s;
 	return s ? 0 : -ENOMEM;
@@ -453,11 +467,7 @@ void ntr_ctl_close(struct ntr_ctl *c)
 			ntr_versions_stop(c->mounts[i].v);
 	HASH_ITER (hh, c->sessions, s, next) {
 		HASH_DEL(c->sessions, s);
-		ntr_closep(&s->mem_fd);
-		ntr_state_free(s->state);
-		pthread_mutex_destroy(&s->m);
-		pthread_mutex_destroy(&s->call_m);
-		free(s);
+		sess_free(s);
 	}
 	if (c->store)
 		ntr_store_close(c->store);

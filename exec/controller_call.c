@@ -221,17 +221,20 @@ static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct
 	struct ntr_initreq rq;
 	int r = ntr_initlink_send(s->live->link, &rq, call_msg(spec, s->state, env), fds, 3);
 
+	if (r == -EPIPE)
+		r = -ECONNRESET; /* not even sent */
 	if (!r) {
 		call_attach(call, s->live->link, rq.req);
 		r = await_end(s->live, &rq, spec->timeout_s, ret, ret_reply);
 		call_attach(call, NULL, 0);
 		ntr_initlink_finish(s->live->link, &rq);
 	}
-	if (r == -EPIPE) {
+	if (r == -EPIPE || r == -ECONNRESET) {
 		ntr_err_set(e, -EPIPE, "run the command");
 		ntr_err_why(e, "the session's supervisor ended unexpectedly");
-		return ntr_err_todo(
-		        e, "what the command had written is kept: see it with `ntr log`; then run it again");
+		ntr_err_todo(e,
+		        "what the command had written is kept: see it with `ntr log`; then run it again");
+		return r;
 	}
 	if (!r)
 		r = ntr_initlink_error(*ret_reply, e);
@@ -294,22 +297,24 @@ static json_t *describe(const struct ntr_call_spec *spec, const struct ntr_call_
 	return d;
 }
 
-/* A supervisor may have been killed a moment before: as long as the command has not begun, it is begun again
- * under a new one. Once it has, it is never repeated. */
+/* A supervisor may have been killed a moment before: a command that it surely never saw is begun again under a new one.
+ * One that may have begun is never repeated. */
 static int run_live(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
         struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
 {
 	for (int tries = 0;; tries++) {
 		int r = ntr_sess_live(s, h, e);
+		bool again;
 
 		if (!r)
 			r = ntr_sess_state(s, h, e);
 		if (!r)
 			r = run_in_view(s, h, spec, call, ret, e);
-		if (r != -EPIPE)
+		if (!r || !s->live || !ntr_initlink_dead(s->live->link, true))
 			return r;
-		if (ntr_sess_recover(s, h, NULL) || ret->started || tries == 2)
-			return r;
+		again = !ntr_sess_recover(s, h, NULL) && r == -ECONNRESET && tries < 2;
+		if (!again)
+			return r == -ECONNRESET ? -EPIPE : r;
 		if (e)
 			*e = (struct ntr_err){0};
 	}

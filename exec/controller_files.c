@@ -155,7 +155,7 @@ static int cat_fd(int in, int out, uint32_t *ret_mode)
 	if (S_ISDIR(st.st_mode))
 		return -EISDIR;
 	if (!S_ISREG(st.st_mode))
-		return -EINVAL;
+		return -EOPNOTSUPP;
 	*ret_mode = st.st_mode;
 	return copy_fd(in, out);
 }
@@ -173,7 +173,7 @@ static int cat_tree(const struct ntr_snap *snap, const char *path, int out, uint
 	if (S_ISDIR(in->mode))
 		return -EISDIR;
 	if (!S_ISREG(in->mode))
-		return -EINVAL;
+		return -EOPNOTSUPP;
 	*ret_mode = in->mode;
 	return ntr_file_to_stream(snap, in, out);
 }
@@ -188,7 +188,11 @@ int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const c
 
 	if (!r)
 		r = in >= 0 ? cat_fd(in, fd, ret_mode) : cat_tree(&snap, inner, fd, ret_mode);
-	return r ? fail(e, r, "read", path) : 0;
+	if (r)
+		fail(e, r, "read", path);
+	if (r == -EOPNOTSUPP)
+		ntr_err_why(e, "it is no regular file");
+	return r;
 }
 
 /* ---- ls ---- */

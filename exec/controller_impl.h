@@ -3,6 +3,7 @@
 #ifndef NTR_EXEC_CONTROLLER_IMPL_H
 #define NTR_EXEC_CONTROLLER_IMPL_H
 
+#include "../base/hash.h"
 #include "../base/hist.h"
 #include "../base/json.h"
 #include "../base/util.h"
@@ -13,7 +14,6 @@
 
 #include <pthread.h>
 #include <sys/queue.h>
-#include <uthash.h>
 
 struct ntr_waiter {
 	TAILQ_ENTRY(ntr_waiter) link;

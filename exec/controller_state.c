@@ -30,6 +30,11 @@ static int var_set(struct ntr_state *st, const char *name, size_t nlen, const ch
 			return -ENOMEM;
 		}
 		HASH_ADD_KEYPTR(hh, st->env, v->name, nlen, v);
+		if (!ntr_hashed(hh, v)) {
+			free(v->name);
+			free(v);
+			return -ENOMEM;
+		}
 	}
 	free(v->val);
 	v->val = val ? strdup(val) : NULL;

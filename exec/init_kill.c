@@ -8,7 +8,7 @@
 #include <signal.h>
 /* The default one has switch labels that clang warns about. */
 #define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
+#include "../base/hash.h"
 
 struct ntr_pidset {
 	pid_t pid;
@@ -48,6 +48,10 @@ static bool note(struct ntr_pidset **set, const struct ntr_proc *p)
 			return true;
 		s->pid = p->pid;
 		HASH_ADD(hh, *set, pid, sizeof s->pid, s);
+		if (!ntr_hashed(hh, s)) {
+			free(s);
+			return true;
+		}
 	}
 	s->start = p->start;
 	return true;

@@ -18,7 +18,7 @@
 #include <stdio.h>
 /* The default one has switch labels that clang warns about. */
 #define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
+#include "../base/hash.h"
 
 enum { ENVIRON_MAX = 4 << 20, CHILDREN_MAX = 16 << 20 };
 
@@ -220,6 +220,10 @@ static void remember(struct ntr_init *in, const struct ntr_proc *p)
 			return; /* only the memory of a scan: the other ways to tell are left */
 		k->pid = p->pid;
 		HASH_ADD(hh, in->known, pid, sizeof k->pid, k);
+		if (!ntr_hashed(hh, k)) {
+			free(k);
+			return;
+		}
 	}
 	k->start = p->start;
 	k->call = p->call;

@@ -25,6 +25,19 @@ static json_t *bracketed_name(pid_t pid)
 	return text ? json_pack("[o]", ntr_json_bytes(text, strlen(text))) : NULL;
 }
 
+/* A subshell of a script has the wrapper for its command line: nothing that anybody wants to read. */
+static void hide_wrapper(json_t *a)
+{
+	static const char begin[] = "builtin mapfile -d '' -t -u ";
+	const char *text = json_string_value(json_array_get(a, 2));
+
+	if (!text || strncmp(text, begin, strlen(begin)) != 0)
+		return;
+	json_array_set_new(a, 2, json_string("(a script's subshell)"));
+	while (json_array_size(a) > 3)
+		json_array_remove(a, json_array_size(a) - 1);
+}
+
 static json_t *command_line(pid_t pid)
 {
 	ntr_autojson json_t *a = json_array();
@@ -38,6 +51,7 @@ static json_t *command_line(pid_t pid)
 	for (const char *p = data; a && p < data + len; p += strlen(p) + 1)
 		if (json_array_append_new(a, ntr_json_bytes(p, strlen(p))))
 			return NULL;
+	hide_wrapper(a);
 	return ntr_steal_ptr(a);
 }
 

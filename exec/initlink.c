@@ -22,7 +22,8 @@ struct ntr_initmsg {
 struct ntr_initlink {
 	int sock;
 	pid_t pid;
-	bool reading, dead;
+	bool reading;
+	int dead; /* 0, or what a waiter gets from here on: -EPIPE, -ECONNRESET, -ENOMEM */
 	uint64_t last_req;
 	struct ntr_initreq *reqs;
 	pthread_mutex_t lock, send_lock;
@@ -129,8 +130,8 @@ bool ntr_initlink_dead(struct ntr_initlink *l, bool poll_now)
 
 	pthread_mutex_lock(&l->lock);
 	if (poll_now && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR | POLLRDHUP)))
-		l->dead = true;
-	dead = l->dead;
+		l->dead = l->dead ? l->dead : -EPIPE;
+	dead = l->dead != 0;
 	pthread_mutex_unlock(&l->lock);
 	return dead;
 }
@@ -176,14 +177,14 @@ static void deliver(struct ntr_initlink *l, struct ntr_initmsg *m)
 	free(m);
 }
 
-/* Reads one frame as the leader; the lock is dropped meanwhile. 0, -ETIMEDOUT, or -EPIPE. A frame that could not be
- * read whole, for want of memory too, ends the link: where the next one begins is lost with it, and its waiter would
- * wait for ever. */
+/* Reads one frame as the leader; the lock is dropped meanwhile. 0, -ETIMEDOUT, or why the link is dead. A frame that
+ * could not be read whole, for want of memory too, ends the link: where the next one begins is lost with it, and its
+ * waiter would wait for ever. */
 static int read_one(struct ntr_initlink *l, uint64_t deadline)
 {
 	struct pollfd p = {.fd = l->sock, .events = POLLIN};
 	struct ntr_initmsg *m = NULL;
-	int r = 0;
+	int r = 0, fatal = 0;
 
 	l->reading = true;
 	pthread_mutex_unlock(&l->lock);
@@ -196,12 +197,14 @@ static int read_one(struct ntr_initlink *l, uint64_t deadline)
 		r = ppoll(&p, 1, &ts, NULL);
 		r = r > 0 ? 0 : r < 0 && errno == EINTR ? -EAGAIN : -ETIMEDOUT;
 	}
-	if (!r && (!(m = calloc(1, sizeof *m)) || ntr_wire_recv(l->sock, &m->msg, m->fds, &m->nfds)))
-		r = -EPIPE;
+	if (!r)
+		fatal = (m = calloc(1, sizeof *m)) ? ntr_wire_recv(l->sock, &m->msg, m->fds, &m->nfds) : -ENOMEM;
+	if (fatal)
+		r = fatal == -ENOMEM || fatal == -ECONNRESET ? fatal : -EPIPE;
 	pthread_mutex_lock(&l->lock);
 	l->reading = false;
-	if (r == -EPIPE)
-		l->dead = true;
+	if (fatal)
+		l->dead = r;
 	if (r)
 		free(m);
 	else
@@ -229,7 +232,7 @@ int ntr_initlink_wait(struct ntr_initlink *l, struct ntr_initreq *r, uint64_t de
 	pthread_mutex_lock(&l->lock);
 	while (!r->first && !err) {
 		if (l->dead)
-			err = -EPIPE;
+			err = l->dead;
 		else if (l->reading)
 			err = follow(l, deadline);
 		else
@@ -242,6 +245,9 @@ int ntr_initlink_wait(struct ntr_initlink *l, struct ntr_initreq *r, uint64_t de
 			r->tail = &r->first;
 		err = 0;
 	}
+	/* The socket tells that its other end left something unread. It reads in order: the newest request. */
+	if (err == -ECONNRESET && r->req != l->last_req)
+		err = -EPIPE;
 	pthread_mutex_unlock(&l->lock);
 	if (!m)
 		return err;
@@ -301,7 +307,7 @@ int ntr_initlink_do(struct ntr_initlink *l, json_t *msg, const int *fds, size_t 
 		ntr_initlink_finish(l, &rq);
 	}
 	if (r)
-		return ntr_err_set(e, r, "ask the session's supervisor");
+		return ntr_err_set(e, r == -ECONNRESET ? -EPIPE : r, "ask the session's supervisor");
 	r = ntr_initlink_error(reply, e);
 	if (!r && ret_fd) {
 		*ret_fd = ngot ? got[0] : -1;

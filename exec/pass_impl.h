@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 /* The default one has switch labels that clang warns about. */
 #define HASH_FUNCTION HASH_FNV
-#include <uthash.h>
+#include "../base/hash.h"
 
 /* ---- pass_inode.c: what the kernel knows by number ---- */
 

@@ -83,8 +83,10 @@ static void rehash(struct ntr_pinode *i, const struct ntr_pkey *key)
 	i->gen = t.gen;
 	HASH_FIND(hh, t.all, key, sizeof *key, other);
 	i->hashed = !other; /* the kernel has two numbers for one file: the other is the one that is found */
-	if (i->hashed)
+	if (i->hashed) {
 		HASH_ADD(hh, t.all, key, sizeof i->key, i);
+		i->hashed = ntr_hashed(hh, i);
+	}
 }
 
 static int inode_fd(struct ntr_pinode *i)

@@ -83,6 +83,12 @@ static int dir_paths(struct job *j, uint64_t ino, struct paths **ret)
 			return r;
 		}
 		HASH_ADD(hh, j->dirs, ino, sizeof p->ino, p);
+		if (!ntr_hashed(hh, p)) {
+			free(p->a);
+			free(p->b);
+			free(p);
+			return -ENOMEM;
+		}
 	}
 	*ret = p;
 	return 0;

@@ -15,7 +15,10 @@ static struct ntr_diff_ino *ino_of(struct ntr_diff_set *s, uint64_t ino)
 		return NULL;
 	d->ino = ino;
 	HASH_ADD(hh, s->inos, ino, sizeof d->ino, d);
-	return d;
+	if (ntr_hashed(hh, d))
+		return d;
+	free(d);
+	return NULL;
 }
 
 /* A DIRENT item's suffix is BE64 name hash, name. */

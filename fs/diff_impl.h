@@ -7,7 +7,7 @@
 #include "file.h"
 #include "names.h"
 
-#include <uthash.h>
+#include "../base/hash.h"
 
 /* One inode that some changed item belongs to. */
 struct ntr_diff_ino {

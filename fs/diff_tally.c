@@ -25,7 +25,10 @@ static int note_moved(struct tally *t, uint64_t ino)
 		return -ENOMEM;
 	d->ino = ino;
 	HASH_ADD(hh, t->moved, ino, sizeof d->ino, d);
-	return 0;
+	if (ntr_hashed(hh, d))
+		return 0;
+	free(d);
+	return -ENOMEM;
 }
 
 /* Is ino in both trees? 1, 0, negative errno. x and y get the records. */

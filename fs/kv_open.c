@@ -4,6 +4,7 @@
 
 #include "../base/util.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -105,12 +106,64 @@ static bool database_exists(const char *dir)
 	return current && !access(current, F_OK);
 }
 
+static bool ends_with(const char *name, const char *end)
+{
+	size_t n = strlen(name), k = strlen(end);
+
+	return n > k && !strcmp(name + n - k, end);
+}
+
+/* RocksDB would make a new database over one that has lost its file CURRENT, and then delete what it does not know:
+ * everything. A folder without data is one whose making was cut short. newest: the manifest's name, to tell. */
+static bool holds_data(const char *dir, char newest[32])
+{
+	DIR *d = opendir(dir);
+	struct dirent *en;
+	bool found = false;
+
+	newest[0] = '\0';
+	while (d && (en = readdir(d))) {
+		found |= ends_with(en->d_name, ".sst") || ends_with(en->d_name, ".log");
+		if (!strncmp(en->d_name, "MANIFEST-", 9) && strlen(en->d_name) < 32 && strcmp(en->d_name, newest) > 0)
+			strcpy(newest, en->d_name);
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static int refuse_headless(const char *dir, struct ntr_err *e)
+{
+	char newest[32];
+
+	if (database_exists(dir) || !holds_data(dir, newest))
+		return 0;
+	ntr_err_set(e, -EUCLEAN, "open database %.300s", dir);
+	ntr_err_why(e, "its file CURRENT is missing");
+	if (newest[0])
+		ntr_err_todo(e, "check the disk; `echo %s >%.300s/CURRENT` brings it back", newest, dir);
+	else
+		ntr_err_todo(e, "restore the store from a backup");
+	return -EUCLEAN;
+}
+
+/* What cannot be opened cannot be checked by `ntr fsck` either. */
+static void advise(int r, struct ntr_err *e)
+{
+	if (r == -ENOSPC)
+		ntr_err_todo(e, "free space on the store's filesystem (64 MiB or more), then do it again");
+	else if (r == -EUCLEAN)
+		ntr_err_todo(e, "check the disk, and restore the store from a backup");
+}
+
 static int database_open(struct ntr_kv *kv, struct ntr_err *e)
 {
 	const rocksdb_options_t *const *o = (const rocksdb_options_t *const *)kv->options;
 	char what[300], *text = NULL;
-	int r;
+	int r = refuse_headless(kv->dir, e);
 
+	if (r)
+		return r;
 	if (kv->read_only)
 		kv->db = rocksdb_open_for_read_only_column_families(
 		        o[0], kv->dir, NTR_CF_COUNT, ntr_kv_family_names, o, kv->cf, 0, &text);
@@ -121,8 +174,12 @@ static int database_open(struct ntr_kv *kv, struct ntr_err *e)
 		return 0;
 	snprintf(what, sizeof(what), "open database %.250s", kv->dir);
 	r = ntr_kv_fail(e, text, what);
-	if (r == -ENOSPC)
-		ntr_err_todo(e, "free space on the store's filesystem (64 MiB or more), then do it again");
+	if (r == -ENOENT) { /* a file that CURRENT or the manifest names */
+		r = -EUCLEAN;
+		if (e)
+			e->code = r;
+	}
+	advise(r, e);
 	return r;
 }
 

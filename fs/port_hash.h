@@ -6,6 +6,6 @@
 #include <xxhash.h>
 
 #define HASH_FUNCTION(key, len, hashv) ((hashv) = (unsigned)XXH3_64bits(key, len))
-#include <uthash.h>
+#include "../base/hash.h"
 
 #endif

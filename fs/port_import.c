@@ -89,6 +89,10 @@ static struct linked *linked_get(struct importer *m, const struct statx *st)
 	if (!l && (l = malloc(sizeof *l))) {
 		*l = key;
 		HASH_ADD(hh, m->links, id, sizeof l->id, l);
+		if (!ntr_hashed(hh, l)) {
+			free(l);
+			l = NULL;
+		}
 	}
 	return l;
 }

@@ -78,7 +78,10 @@ int ntr_linkmap_note(struct ntr_linkmap *m, uint64_t ino, const char *path, cons
 	x->ino = ino;
 	memcpy(x->path, path, n);
 	HASH_ADD(hh, m->head, ino, sizeof ino, x);
-	return 0;
+	if (ntr_hashed(hh, x))
+		return 0;
+	free(x);
+	return -ENOMEM;
 }
 
 void ntr_linkmap_done(struct ntr_linkmap *m)

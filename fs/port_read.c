@@ -111,6 +111,10 @@ static int claim(struct ntr_readers *r, const struct statx *st, bool *ret_mine)
 	if (!c && (c = malloc(sizeof *c))) {
 		*c = key;
 		HASH_ADD(hh, r->claims, id, sizeof c->id, c);
+		if (!ntr_hashed(hh, c)) {
+			free(c);
+			c = NULL;
+		}
 	}
 	pthread_mutex_unlock(&r->lock);
 	return c ? 0 : -ENOMEM;

@@ -298,8 +298,9 @@ static int fail(struct taker *k, int code, struct ntr_err *e)
 
 	ntr_err_set(e, code, "export '%s' as a tar", path && *path ? path : "/");
 	if (text)
-		ntr_err_why(e, "%s", text);
-	ntr_err_todo(e, "the tar is incomplete after %ju entries", (uintmax_t)k->meter.entries);
+		ntr_err_why(e, "%s: %s", text, strerror(-code));
+	ntr_err_todo(e, "the tar is incomplete after %ju entries%s", (uintmax_t)k->meter.entries,
+	        code == -ENOSPC || code == -EDQUOT ? ": free some space, then do it again" : "");
 	return code;
 }
 

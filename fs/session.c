@@ -160,10 +160,14 @@ int ntr_session_blank(struct ntr_store *s, struct ntr_txn **ret, struct ntr_err 
 static int reserve(struct ntr_store *s, struct ntr_head *h, struct ntr_row **ret, struct ntr_err *e)
 {
 	int r = ntr_ids_take(s->ids, NTR_ID_SESSION, 1, &h->sid);
+	const struct ntr_row *x;
 
 	if (r)
 		return r;
 	pthread_mutex_lock(&s->lock);
+	/* Somebody else is making it: who is told that the name is taken must find the session. */
+	while ((x = ntr_row_by_name(s, h->name)) && x->hidden)
+		pthread_cond_wait(&s->idle, &s->lock);
 	r = ntr_row_reserve(s, h, ret, e);
 	pthread_mutex_unlock(&s->lock);
 	return r;

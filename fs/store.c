@@ -76,6 +76,14 @@ static int open_db(struct ntr_store *s, const struct ntr_store_options *o, struc
 	return dir ? ntr_kv_open(dir, &ko, &s->kv, e) : -ENOMEM;
 }
 
+static int emptied(struct ntr_store *s, uint64_t commit, struct ntr_err *e)
+{
+	ntr_err_set(e, -EUCLEAN, "open store '%s'", s->path);
+	ntr_err_why(e, "its database is empty, and commit number %" PRIu64 " was safely in it", commit);
+	ntr_err_todo(e, "restore the store from a backup, or remove %s/synced to begin anew", s->path);
+	return -EUCLEAN;
+}
+
 /* The format record of a new store. Only a database without any record is new: one that lost its format
  * record is damaged, and making it anew would hide that. */
 static int make_super(struct ntr_store *s, struct ntr_err *e)
@@ -83,10 +91,14 @@ static int make_super(struct ntr_store *s, struct ntr_err *e)
 	ntr_auto(ntr_kv_iter_freep) struct ntr_kv_iter *it = ntr_kv_iter_new(s->kv, NTR_CF_META, false);
 	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();
 	ntr_auto(ntr_buf_done) struct ntr_buf rec = {0};
+	uint64_t commit;
 	int r;
 
 	if (!it || !b)
 		return -ENOMEM;
+	r = ntr_store_synced_peek(s, &commit);
+	if (r || commit)
+		return r ? r : emptied(s, commit, e);
 	ntr_kv_iter_seek(it, "", 0);
 	if (ntr_kv_iter_valid(it, NULL, NULL, NULL, NULL)) {
 		ntr_err_set(e, -EUCLEAN, "open store '%s'", s->path);

@@ -69,6 +69,19 @@ static int no_store(const char *path, int err, struct ntr_err *e)
 	return err;
 }
 
+/* A store that is used under two uids ends up with files that neither can use. */
+static int check_owner(struct ntr_store *s, struct ntr_err *e)
+{
+	struct stat st;
+
+	if (fstatat(s->dirfd, "db", &st, AT_SYMLINK_NOFOLLOW) || st.st_uid == geteuid())
+		return 0;
+	ntr_err_set(e, -EPERM, "open store '%s'", s->path);
+	ntr_err_why(e, "it belongs to uid %u, and this is uid %u", (unsigned)st.st_uid, (unsigned)geteuid());
+	ntr_err_todo(e, "run ntr as its owner, or use a store of your own (--store DIR or NTR_STORE)");
+	return -EPERM;
+}
+
 static bool exists(const char *dir, const char *name)
 {
 	ntr_autofree char *p = ntr_sprintf("%s/%s", dir, name);
@@ -186,7 +199,9 @@ int ntr_store_dir_open(
 		return no_store(path, -errno, e);
 	if (o->read_only)
 		return 0;
-	r = take_lock(s, e);
+	r = check_owner(s, e);
+	if (!r)
+		r = take_lock(s, e);
 	return r ? r : make_children(s, e);
 }
 
@@ -207,6 +222,15 @@ int ntr_store_synced_load(struct ntr_store *s, struct ntr_err *e)
 
 /* In place and unsynced: a value that is lost only weakens the next check, and it is never ahead of the
  * database. */
+int ntr_store_synced_peek(struct ntr_store *s, uint64_t *ret)
+{
+	ntr_autofree char *text = NULL;
+	int r = ntr_read_file(s->dirfd, "synced", 64, &text, NULL);
+
+	*ret = r ? 0 : strtoull(text, NULL, 10);
+	return r == -ENOENT ? 0 : r;
+}
+
 int ntr_store_synced_save(struct ntr_store *s, uint64_t commit)
 {
 	char text[SYNCED_DIGITS + 2];

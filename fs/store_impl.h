@@ -57,6 +57,8 @@ struct ntr_store {
 /* store_dir.c: the directory, the lock file, the side file. */
 int ntr_store_dir_open(
         struct ntr_store *s, const char *path, const struct ntr_store_options *o, struct ntr_err *e);
+/* The number of the newest commit that was safely on disk, before it is loaded; 0: none. */
+int ntr_store_synced_peek(struct ntr_store *s, uint64_t *ret);
 int ntr_store_synced_load(struct ntr_store *s, struct ntr_err *e);
 int ntr_store_synced_save(struct ntr_store *s, uint64_t commit);
 

@@ -257,6 +257,7 @@ teardown() { ntr_teardown; }
 
 @test "ps and stop" {
 	ntr run -c 'sleep 300 & echo started'
+	for _ in {1..50}; do [[ $(ntr ps) == *"sleep 300"* ]] && break; sleep 0.1; done # until bash's child has become sleep
 	run ntr ps
 	assert_line --regexp '^ *PID +PPID +STATE +STARTED +COMMAND'
 	assert_line --partial 'sleep 300'
