@@ -24,6 +24,7 @@ static void *sweeper(void *arg)
 		c->sweep = false;
 		pthread_mutex_unlock(&c->m);
 		ntr_upper_sweep(c->store);
+		ntr_upper_stock(c->store);
 		pthread_mutex_lock(&c->m);
 	}
 	pthread_mutex_unlock(&c->m);
@@ -112,7 +113,8 @@ static void wake_first(struct ntr_sess *s)
 		pthread_cond_signal(&TAILQ_FIRST(&s->waiters)->cond);
 }
 
-/* Waits in line; with m held. 0: taken, else -EINTR (w was cancelled) or -EBUSY (unless_call, and a call has it). */
+/* Waits in line; with m held. 0: taken, else -EINTR (w was cancelled) or -EBUSY (unless_call, and a call has
+ * it). */
 static int queue_wait(struct ntr_sess *s, struct ntr_waiter *w, bool is_call)
 {
 	struct ntr_waiter *other;
@@ -266,8 +268,7 @@ int ntr_sess_recover(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	ntr_sess_unlive(s);
 	if (!h->upper)
 		return 0;
-	r = ntr_ctl_absorb_dead(
-	        s->ctl, h, "recovered", s->mem_n == h->upper ? s->mem_fd : -1, &done, e);
+	r = ntr_ctl_absorb_dead(s->ctl, h, "recovered", s->mem_n == h->upper ? s->mem_fd : -1, &done, e);
 	ntr_commit_done(&done);
 	if (r)
 		return r;
@@ -300,6 +301,7 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 		return r;
 	pthread_mutex_lock(&s->call_m);
 	__atomic_store_n(&s->live, l, __ATOMIC_RELEASE);
+	ntr_ctl_sweep(s->ctl);
 	pthread_mutex_unlock(&s->call_m);
 	ntr_hist_add(&s->ctl->ops[NTR_OP_LIVE], ntr_mono_ns() - began);
 	return 0;

@@ -13,6 +13,8 @@
 #include <sys/stat.h>
 #include <sys/xattr.h>
 
+enum { SPARES = 2 };
+
 static void dir_name(uint64_t sid, uint64_t n, const char *rest, char buf[96])
 {
 	snprintf(buf, 96, "upper/%llu.%llu%s", (unsigned long long)sid, (unsigned long long)n, rest);
@@ -23,7 +25,8 @@ static int set_root_xattr(void *user, const char *name, const uint8_t *val, size
 	const char *mark = ntr_fs_userxattr() ? "user.overlay." : "trusted.overlay.";
 	char escaped[XATTR_NAME_MAX + 16];
 
-	/* The session's own attribute of a name that overlayfs takes for its marks is kept with one more "overlay.". */
+	/* The session's own attribute of a name that overlayfs takes for its marks is kept with one more
+	 * "overlay.". */
 	if (!strncmp(name, mark, strlen(mark))) {
 		snprintf(escaped, sizeof escaped, "%soverlay.%s", mark, name + strlen(mark));
 		name = escaped;
@@ -71,6 +74,50 @@ static int write_base(int dir, uint64_t base_root)
 	return ntr_write_all(fd, line, (size_t)n);
 }
 
+/* A directory with u and w in it. 0 or negative errno. */
+static int make_pair(int store, const char *name)
+{
+	char sub[128];
+
+	if (mkdirat(store, name, 0700))
+		return -errno;
+	for (const char *p = "uw"; *p; p++) {
+		snprintf(sub, sizeof sub, "%s/%c", name, *p);
+		if (mkdirat(store, sub, 0700))
+			return -errno;
+	}
+	return 0;
+}
+
+/* Three directories cost a journalled filesystem more than everything else in a rollback: two pairs lie
+ * ready, made off everybody's path, and are renamed into place. */
+void ntr_upper_stock(struct ntr_store *s)
+{
+	int store = ntr_store_dirfd(s);
+	char spare[32], making[32];
+
+	for (int i = 0; i < SPARES; i++) {
+		snprintf(spare, sizeof spare, "upper/spare.%d", i);
+		snprintf(making, sizeof making, "upper/trash.spare.%d", i);
+		if (!faccessat(store, spare, F_OK, 0) || (mkdirat(store, "upper", 0700) && errno != EEXIST))
+			continue;
+		if (!make_pair(store, making))
+			renameat2(store, making, store, spare, RENAME_NOREPLACE);
+	}
+}
+
+static int take_pair(int store, const char *name)
+{
+	char spare[32];
+
+	for (int i = 0; i < SPARES; i++) {
+		snprintf(spare, sizeof spare, "upper/spare.%d", i);
+		if (!renameat2(store, spare, store, name, RENAME_NOREPLACE))
+			return 0;
+	}
+	return make_pair(store, name);
+}
+
 int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_root, struct ntr_upper *ret,
         struct ntr_err *e)
 {
@@ -82,11 +129,12 @@ int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_
 	dir_name(sid, n, "", name);
 	if (mkdirat(store, "upper", 0700) && errno != EEXIST)
 		return ntr_err_set(e, -errno, "make %s/upper", ntr_store_path(s));
-	if (mkdirat(store, name, 0700))
-		return ntr_err_set(e, -errno, "make %s/%s", ntr_store_path(s), name);
+	r = take_pair(store, name);
+	if (r)
+		return ntr_err_set(e, r, "make %s/%s", ntr_store_path(s), name);
 	dir = openat(store, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (dir < 0 || mkdirat(dir, "u", 0700) || mkdirat(dir, "w", 0700))
-		return ntr_err_set(e, -errno, "make %s/%s", ntr_store_path(s), name);
+	if (dir < 0)
+		return ntr_err_set(e, -errno, "open %s/%s", ntr_store_path(s), name);
 	u = openat(dir, "u", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	w = openat(dir, "w", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (u < 0 || w < 0)
@@ -104,7 +152,8 @@ int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_
 	return 0;
 }
 
-/* An ordinary user whose workspace denies its owner to read it: it is lent the right for the moment of the open. */
+/* An ordinary user whose workspace denies its owner to read it: it is lent the right for the moment of the
+ * open. */
 static int open_locked(int dirfd, const char *name, int *ret)
 {
 	ntr_autoclose int path = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -135,7 +184,8 @@ int ntr_upper_open(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_upp
 	r = ntr_memory_rescue(s, sid, n, &fd);
 	if (r != -ENOENT) {
 		if (!r)
-			*ret = (struct ntr_upper){.sid = sid, .n = n, .fd = fd, .work_fd = -1, .memory = true};
+			*ret = (struct ntr_upper){
+			        .sid = sid, .n = n, .fd = fd, .work_fd = -1, .memory = true};
 		return r;
 	}
 	dir_name(sid, n, "/u", name);
@@ -199,7 +249,7 @@ int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n)
 	for (unsigned i = 0; i < 1000; i++) {
 		snprintf(to, sizeof to, "upper/trash.%llu.%llu.%u", (unsigned long long)sid,
 		        (unsigned long long)n, i);
-		if (!renameat2(ntr_store_dirfd(s), from, ntr_store_dirfd(s), to, 1 /* RENAME_NOREPLACE */))
+		if (!renameat2(ntr_store_dirfd(s), from, ntr_store_dirfd(s), to, RENAME_NOREPLACE))
 			return 0;
 		if (errno == ENOENT)
 			return 0;

@@ -3,6 +3,7 @@
  *     <sid>.<N>/u      upper of the overlay          <sid>.<N>/w     its work directory
  *     <sid>.<N>/init   "pid starttime mntns boot" of the supervisor that mounted it
  *     <sid>.<N>/base   root id (hex) below it        trash.<sid>.<N> done with; deleted in the background
+ *     spare.<I>/       an empty pair, ready to be renamed into use
  *
  * A number is mounted once in its life. The step that makes an upper history is a rename to trash.*: what
  * carries that name is never read again, so a half-deleted upper cannot be taken for one that holds work. */
@@ -22,7 +23,8 @@ struct ntr_upper {
  * shows them). Anything left under that name is moved to trash first. */
 int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_root, struct ntr_upper *ret,
         struct ntr_err *e);
-/* Opens one that is there (fd only), also one in memory. -ENOENT: there is none; -ENODATA: it was in memory, and is lost. */
+/* Opens one that is there (fd only), also one in memory. -ENOENT: there is none; -ENODATA: it was in memory,
+ * and is lost. */
 int ntr_upper_open(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_upper *ret);
 void ntr_upper_close(struct ntr_upper *u);
 /* Records who mounted it, so that the next daemon can end what is left. mntns as of ntr_namespace_of. */
@@ -38,6 +40,8 @@ bool ntr_init_alive(const struct ntr_init_id *id);
 int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n);
 /* Deletes all trash now (also what an earlier daemon left). For the sweeper thread and for tests. */
 void ntr_upper_sweep(struct ntr_store *s);
+/* Makes directories ready for ntr_upper_make to take (spare.*). For the sweeper thread. */
+void ntr_upper_stock(struct ntr_store *s);
 /* Every <sid>.<n> directory that is no trash; fn's nonzero return stops. */
 int ntr_upper_each(struct ntr_store *s, int (*fn)(void *user, uint64_t sid, uint64_t n), void *user);
 /* Ends the supervisor recorded for an upper, and every process in its mount namespace; returns when none is
