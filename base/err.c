@@ -90,8 +90,6 @@ const char *ntr_err_advice(const struct ntr_err *e)
 		return "raise the limit on open files (ulimit -n)";
 	case ENOMEM:
 		return "free some memory, then do it again";
-	case EIO:
-		return "check the disk; the kernel's log (dmesg) tells more";
 	default:
 		return "";
 	}

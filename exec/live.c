@@ -97,19 +97,6 @@ static int start_supervisor(
 	return ntr_upper_note_init(l->store, &l->upper, ntr_initlink_pid(l->link), l->mntns);
 }
 
-/* On a full disk there is room kept for this: what fills it can then be deleted in the session. */
-static int make_upper(struct ntr_store *s, const struct ntr_head *h, struct ntr_upper *ret, struct ntr_err *e)
-{
-	int r = ntr_upper_make(s, h->sid, h->last_upper + 1, h->root, ret, e);
-
-	if (r == -ENOSPC && ntr_store_relief(s)) {
-		if (e)
-			*e = (struct ntr_err){0};
-		r = ntr_upper_make(s, h->sid, h->last_upper + 1, h->root, ret, e);
-	}
-	return r;
-}
-
 static int start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_options *o,
         struct ntr_live **ret, struct ntr_err *e)
 {
@@ -120,7 +107,7 @@ static int start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_
 		return ntr_err_set(e, -ENOMEM, "start session %s", h->name);
 	l->store = s;
 	l->upper.fd = l->upper.work_fd = -1;
-	r = make_upper(s, h, &l->upper, e);
+	r = ntr_upper_make(s, h->sid, h->last_upper + 1, h->root, &l->upper, e);
 	if (!r)
 		r = record_upper(s, h, l->upper.n, h->root, e);
 	if (!r)
@@ -139,7 +126,8 @@ static int start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_
 	return 0;
 }
 
-/* Not every file system that overlayfs refuses is known by its name. */
+/* Not every file system that overlayfs refuses is known by its name. And on a full disk there is room kept for this: what
+ * fills it can then be deleted in the session. */
 int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_options *o,
         struct ntr_live **ret, struct ntr_err *e)
 {
@@ -150,6 +138,8 @@ int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_liv
 		ntr_memory_force(true);
 		r = start(s, h, o, ret, &second);
 		ntr_memory_force(!r);
+	} else if (r == -ENOSPC && ntr_store_relief(s)) {
+		r = start(s, h, o, ret, &first);
 	}
 	if (r && e)
 		*e = first;

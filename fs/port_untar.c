@@ -31,7 +31,12 @@ static int refuse(struct untar *u, int code, const char *path, const char *why)
 	ntr_err_set(u->e, code, "import '%s': entry '%s'", u->label, path);
 	if (why)
 		ntr_err_why(u->e, "it %s", why);
-	ntr_err_todo(u->e, "nothing was imported; make a tar without it");
+	if (why)
+		ntr_err_todo(u->e, "nothing was imported; make a tar without it");
+	else if (code == -ENOSPC || code == -EDQUOT)
+		ntr_err_todo(u->e, "nothing was imported; free space on the store's file system, then do it again");
+	else
+		ntr_err_todo(u->e, "nothing was imported");
 	return code;
 }
 

@@ -97,8 +97,10 @@ static int make_super(struct ntr_store *s, struct ntr_err *e)
 	if (!it || !b)
 		return -ENOMEM;
 	r = ntr_store_synced_peek(s, &commit);
-	if (r || commit)
-		return r ? r : emptied(s, commit, e);
+	if (r)
+		return ntr_err_set(e, r, "read '%s/synced'", s->path);
+	if (commit)
+		return emptied(s, commit, e);
 	ntr_kv_iter_seek(it, "", 0);
 	if (ntr_kv_iter_valid(it, NULL, NULL, NULL, NULL)) {
 		ntr_err_set(e, -EUCLEAN, "open store '%s'", s->path);

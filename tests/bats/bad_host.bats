@@ -19,7 +19,7 @@ intact()
 	ntr stop -s s
 	ntr fsck
 	ntr daemon stop
-	run find "$NTR_STORE/upper" -mindepth 1
+	run find "$NTR_STORE/upper" -mindepth 1 -maxdepth 1 ! -name 'spare.*'
 	assert_output ""
 }
 

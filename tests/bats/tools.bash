@@ -6,6 +6,20 @@ asked() {
 		/usr/bin/python3 -c 'import json,sys; o=json.load(sys.stdin)["ops"]; print(sum(o[k]["count"] for k in sys.argv[1:]))' "$@"
 }
 
+# Whether one of a few attempts asks for nothing of the kinds in $1. The kernel may drop its caches at any time, when
+# memory is short or when somebody tells it to: so one attempt proves nothing bad, and one is enough to prove the good.
+asks_nothing() {
+	local kinds=$1 before i
+	shift
+	for i in 1 2 3; do
+		before=$(asked $kinds)
+		"$@" >>again
+		[ "$(asked $kinds)" -eq "$before" ] && return 0
+	done
+	echo "asked for $(($(asked $kinds) - before)) of: $kinds" >&2
+	return 1
+}
+
 # Needs a program, which the session finds as well.
 need() {
 	local p

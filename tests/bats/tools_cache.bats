@@ -18,20 +18,6 @@ make_tree() {
 	mkdir t/empty
 }
 
-# Whether one of a few attempts asks for nothing of the kinds in $1. The kernel may drop its caches at any time, when
-# memory is short or when somebody tells it to: so one attempt proves nothing bad, and one is enough to prove the good.
-asks_nothing() {
-	local kinds=$1 before i
-	shift
-	for i in 1 2 3; do
-		before=$(asked $kinds)
-		"$@" >>again
-		[ "$(asked $kinds)" -eq "$before" ] && return 0
-	done
-	echo "asked for $(($(asked $kinds) - before)) of: $kinds" >&2
-	return 1
-}
-
 @test "reading a whole tree in a second fork of a commit sends the daemon nothing" {
 	make_tree
 	ntr new s --from t

@@ -73,12 +73,39 @@ static void test_null(void **state)
 
 static void test_empty(void **state)
 {
-	const struct ntr_err e = {0}, bare = {.code = -ENOSPC};
+	const struct ntr_err e = {0}, bare = {.code = -ENOTDIR};
 
 	(void)state;
 	assert_string_equal(ntr_err_reason(&e), "no error");
 	assert_string_equal(formatted(&e), "ntr: no error");
-	assert_string_equal(formatted(&bare), "ntr: No space left on device");
+	assert_string_equal(formatted(&bare), "ntr: Not a directory");
+}
+
+/* Where nobody says what to do the errno may. */
+static void test_advice(void **state)
+{
+	struct ntr_err e = {0};
+
+	(void)state;
+	assert_string_equal(ntr_err_advice(&e), "");
+	ntr_err_set(&e, -ENOSPC, "write x");
+	assert_non_null(strstr(formatted(&e), "write x: No space left on device; free some space"));
+	ntr_err_todo(&e, "do that");
+	assert_string_equal(formatted(&e), "write x: No space left on device; do that");
+	ntr_err_set(&e, -EPERM, "write x");
+	assert_string_equal(ntr_err_advice(&e), "");
+}
+
+/* A message is one line, and speaks to the reader only, whatever the names in it hold. */
+static void test_control_characters(void **state)
+{
+	struct ntr_err e = {0};
+
+	(void)state;
+	ntr_err_set(&e, -ENOENT, "open 'a\nb\033[31m'");
+	ntr_err_why(&e, "\x7f\t");
+	ntr_err_todo(&e, "schön\r");
+	assert_string_equal(formatted(&e), "open 'a?b?[31m': ??; schön?");
 }
 
 /* Each part is cut at its size, the line at the caller's; all of it stays terminated. */
@@ -134,7 +161,8 @@ int main(void)
 	        cmocka_unit_test(test_begin_again),
 	        cmocka_unit_test(test_default),
 	        cmocka_unit_test(test_null),
-	        cmocka_unit_test(test_empty),
+	        cmocka_unit_test(test_empty), cmocka_unit_test(test_advice),
+	        cmocka_unit_test(test_control_characters),
 	        cmocka_unit_test(test_cut),
 	        cmocka_unit_test(test_print),
 	};

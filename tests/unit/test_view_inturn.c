@@ -26,6 +26,19 @@ void ntr_init_send(struct ntr_init *in, uint64_t req, json_t *msg, const int *fd
 	in->over = !ntr_json_bool(msg, "ok", false);
 	json_decref(msg);
 }
+void ntr_init_view_ok(struct ntr_init *in, uint64_t req, json_t *msg)
+{
+	ntr_init_send(in, req, msg, NULL, 0);
+}
+int ntr_init_memory(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err *e)
+{
+	(void)in, (void)rq, (void)e;
+	return 0;
+}
+void ntr_init_memory_keep(struct ntr_init *in, bool newest)
+{
+	(void)in, (void)newest;
+}
 void ntr_init_ok(struct ntr_init *in, uint64_t req)
 {
 	(void)req;
