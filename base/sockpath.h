@@ -29,8 +29,8 @@ int ntr_sock_path(const char *store_path, char **ret, struct ntr_err *e);
  * process is another user's. Paths may be longer than sockaddr_un holds. */
 int ntr_sock_connect(const char *store_path, int *ret_fd);
 
-/* Adds WHY and WHAT TO DO of the connect error r to e, whose WHAT is set: it looks again which folder on the way
- * refused. Returns r. */
+/* Adds WHY and WHAT TO DO of the connect error r to e, whose WHAT is set: it looks again which folder on the
+ * way refused. Returns r. */
 int ntr_sock_explain(const char *store_path, int r, struct ntr_err *e);
 
 /* Listens at the store's socket, 0600, close-on-exec, blocking, and leaves STORE/socket. Replaces what is

@@ -18,7 +18,8 @@ const char *ntr_fs_no_upper(unsigned long magic)
 	return NULL;
 }
 
-/* Its number is part of the kernel's interface (PROC_USER_INIT_INO). Looked up once: a daemon stays where it is. */
+/* Its number is part of the kernel's interface (PROC_USER_INIT_INO). Looked up once: a daemon stays where it
+ * is. */
 static bool first_user_namespace(void)
 {
 	static const char first[] = "user:[4026531837]";

@@ -1,5 +1,5 @@
-/* upperfs: file systems that overlayfs does not take for an upper, by their magic numbers. Others that it refuses are
- * found out by trying. */
+/* upperfs: file systems that overlayfs does not take for an upper, by their magic numbers. Others that it
+ * refuses are found out by trying. */
 #ifndef NTR_BASE_UPPERFS_H
 #define NTR_BASE_UPPERFS_H
 
@@ -8,8 +8,8 @@
 /* The name of such a file system, or NULL. magic: of statfs(2). */
 const char *ntr_fs_no_upper(unsigned long magic);
 
-/* Whether overlays of this process keep their marks in user.* attributes: trusted.* ones are for root alone, and for root of
- * the first user namespace (not that of a rootless container). */
+/* Whether overlays of this process keep their marks in user.* attributes: trusted.* ones are for root alone,
+ * and for root of the first user namespace (not that of a rootless container). */
 bool ntr_fs_userxattr(void);
 
 #endif

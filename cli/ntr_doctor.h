@@ -7,9 +7,9 @@
 struct ntr_finding {
 	const char *name;
 	bool ok;
-	bool needed;      /* ntr does not work without it; else it is slower or less convenient */
+	bool needed;       /* ntr does not work without it; else it is slower or less convenient */
 	char detail[1024]; /* what was found */
-	char fix[384];    /* the command that mends it; empty when there is nothing to do */
+	char fix[384];     /* the command that mends it; empty when there is nothing to do */
 };
 
 /* store: absolute path, need not exist. */

@@ -288,8 +288,10 @@ static void found_memory(const char *store, const char *fs, struct ntr_finding *
 {
 	f->needed = false;
 	found(f, false,
-	        "%s is on %s, which cannot hold the changes of a live session: they are kept in memory, half of it at "
-	        "most (NTR_UPPER_TMPFS_SIZE), and what is not committed is lost by a power cut or a killed supervisor",
+	        "%s is on %s, which cannot hold the changes of a live session: they are kept in memory, half "
+	        "of it at "
+	        "most (NTR_UPPER_TMPFS_SIZE), and what is not committed is lost by a power cut or a killed "
+	        "supervisor",
 	        store, fs);
 	fix(f, "to have them on disk, use a store on ext4, xfs or btrfs: --store DIR or NTR_STORE");
 }

@@ -99,7 +99,8 @@ static int new_imported(struct ntrd_req *rq, const char *name, struct ntr_sessio
 	if (!ntr_session_get(st, name, ret, NULL)) {
 		ntr_err_set(rq->e, -EEXIST, "make session '%s'", name);
 		ntr_err_why(rq->e, "there is a session of that name");
-		return ntr_err_todo(rq->e, "choose another name, or remove that session first (`ntr rm %s`)", name);
+		return ntr_err_todo(
+		        rq->e, "choose another name, or remove that session first (`ntr rm %s`)", name);
 	}
 	r = ntr_session_blank(st, &txn, rq->e);
 	if (!r)

@@ -164,10 +164,12 @@ static void capture_end(struct capture *c)
 static json_t *call_msg(const struct ntr_call_spec *spec, const struct ntr_state *st, char **env)
 {
 	const char *cwd = spec->cwd ? spec->cwd : st->cwd;
-	json_t *what = spec->script ? ntr_json_bytes(spec->script, spec->script_len) : ntr_json_strv(spec->argv);
+	json_t *what =
+	        spec->script ? ntr_json_bytes(spec->script, spec->script_len) : ntr_json_strv(spec->argv);
 
 	return json_pack("{s:s,s:o,s:i,s:o,s:o}", "op", "call", "env", ntr_json_strv(env), "umask",
-	        (int)st->umask, "cwd", ntr_json_bytes(cwd, strlen(cwd)), spec->script ? "script" : "argv", what);
+	        (int)st->umask, "cwd", ntr_json_bytes(cwd, strlen(cwd)), spec->script ? "script" : "argv",
+	        what);
 }
 
 static void call_attach(struct ntr_call *call, struct ntr_initlink *link, uint64_t req)
@@ -232,8 +234,8 @@ static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct
 	if (r == -EPIPE || r == -ECONNRESET) {
 		ntr_err_set(e, -EPIPE, "run the command");
 		ntr_err_why(e, "the session's supervisor ended unexpectedly");
-		ntr_err_todo(e,
-		        "what the command had written is kept: see it with `ntr log`; then run it again");
+		ntr_err_todo(
+		        e, "what the command had written is kept: see it with `ntr log`; then run it again");
 		return r;
 	}
 	if (!r)
@@ -297,8 +299,8 @@ static json_t *describe(const struct ntr_call_spec *spec, const struct ntr_call_
 	return d;
 }
 
-/* A supervisor may have been killed a moment before: a command that it surely never saw is begun again under a new one.
- * One that may have begun is never repeated. */
+/* A supervisor may have been killed a moment before: a command that it surely never saw is begun again under
+ * a new one. One that may have begun is never repeated. */
 static int run_live(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
         struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
 {
@@ -325,7 +327,9 @@ static int not_committed(const struct ntr_head *h, int r, struct ntr_err *e)
 {
 	ntr_err_default(e, r, "commit what the command changed");
 	if (r == -ENOSPC || r == -EDQUOT)
-		ntr_err_todo(e, "free space on the store's filesystem, then `ntr commit -s %s`: what the command wrote is kept",
+		ntr_err_todo(e,
+		        "free space on the store's filesystem, then `ntr commit -s %s`: what the command "
+		        "wrote is kept",
 		        h->name);
 	else
 		ntr_err_todo(e, "what the command wrote is kept: `ntr commit -s %s` tries again", h->name);

@@ -184,7 +184,8 @@ static int open_dead(struct ntr_ctl *c, const struct ntr_head *h, int held_fd, s
 		r = ntr_upper_open(c->store, h->sid, h->upper, ret);
 		if (r == -ENODATA)
 			fprintf(stderr,
-			        "ntrd: session %s: what no commit held was in memory, and went with its supervisor\n",
+			        "ntrd: session %s: what no commit held was in memory, and went with its "
+			        "supervisor\n",
 			        h->name);
 		return r == -ENODATA ? -ENOENT : r;
 	}
@@ -192,8 +193,8 @@ static int open_dead(struct ntr_ctl *c, const struct ntr_head *h, int held_fd, s
 	return ret->fd < 0 ? -errno : 0;
 }
 
-int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool, int held_fd, struct ntr_commit *ret,
-        struct ntr_err *e)
+int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool, int held_fd,
+        struct ntr_commit *ret, struct ntr_err *e)
 {
 	ntr_auto(ntr_upper_close) struct ntr_upper u = {.fd = -1, .work_fd = -1};
 	struct ntr_absorb_result res = {0};

@@ -464,8 +464,8 @@ static int open_to_put(struct ntr_live *l, const char *path, uint32_t mode, int 
 	return r;
 }
 
-/* Room is taken before the first byte changes, so that a full disk does not cost the old content; what could not be
- * taken whole is given back. */
+/* Room is taken before the first byte changes, so that a full disk does not cost the old content; what could
+ * not be taken whole is given back. */
 static int take_room(int fd, off_t want, off_t have)
 {
 	int r;

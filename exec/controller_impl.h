@@ -119,8 +119,8 @@ int ntr_ctl_sess(struct ntr_ctl *c, uint64_t sid, struct ntr_sess **ret);
  */
 int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call);
 bool ntr_sess_try(struct ntr_sess *s); /* true: taken at once */
-/* For what does not wait for a call but must not miss work because of somebody's short look at the session: waits for
- * every other holder. False: a call runs. */
+/* For what does not wait for a call but must not miss work because of somebody's short look at the session:
+ * waits for every other holder. False: a call runs. */
 bool ntr_sess_hold_unless_call(struct ntr_sess *s);
 void ntr_sess_release(struct ntr_sess *s);
 /* By name: finds, holds, reads the record again. try_only: -EAGAIN when a call runs. */
@@ -167,8 +167,8 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc, struct
 int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *ret, struct ntr_err *e);
 /* Absorbs upper N of a session that is not live (after a crash or a stop) into a commit of the given tool.
  * held_fd: the upper, when it was in memory and the supervisor is gone, borrowed; else -1. */
-int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool, int held_fd, struct ntr_commit *ret,
-        struct ntr_err *e);
+int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool, int held_fd,
+        struct ntr_commit *ret, struct ntr_err *e);
 /* Kills everything, commits as staged, takes the view down. */
 int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigned *ret_killed,
         struct ntr_commit *ret, struct ntr_err *e);

@@ -55,8 +55,7 @@ static int renew(struct ntr_sess *s, struct ntr_head *h, const struct ntr_commit
 	int r;
 
 	if (!s->live) {
-		r = to ? ntr_session_move(s->ctl->store, h, to, e)
-		       : ntr_live_drop_upper(s->ctl->store, h, e);
+		r = to ? ntr_session_move(s->ctl->store, h, to, e) : ntr_live_drop_upper(s->ctl->store, h, e);
 	} else {
 		ntr_ctl_live_options(s->ctl, h, &o);
 		r = ntr_live_swap(s->live, h, &o, to, ret_killed, e);

@@ -2,13 +2,11 @@
  * until a walk of the tree finds nothing in its scope: a process may fork while it is being looked at, and
  * one that is deep in the kernel takes its time. */
 #include "init.h"
+#include "../base/hash.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
-/* The default one has switch labels that clang warns about. */
-#define HASH_FUNCTION HASH_FNV
-#include "../base/hash.h"
 
 struct ntr_pidset {
 	pid_t pid;

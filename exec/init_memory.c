@@ -1,9 +1,10 @@
 /* init_memory: uppers in memory.
  *
- * Where the store's file system cannot hold an upper (overlayfs, FUSE, NFS …), ntrd asks for a tmpfs with each view. There
- * is one per session, mounted over STORE/upper in the namespace where overlays are built (view.c), with a directory
- * N/{u,w} for every view in turn. ntrd gets a descriptor of u with its answer: it has no other way to it. What was not
- * committed when ntrd dies is kept for its successor, which takes the descriptor out of /proc/PID/fd and then ends us. */
+ * Where the store's file system cannot hold an upper (overlayfs, FUSE, NFS …), ntrd asks for a tmpfs with
+ * each view. There is one per session, mounted over STORE/upper in the namespace where overlays are built
+ * (view.c), with a directory N/{u,w} for every view in turn. ntrd gets a descriptor of u with its answer: it
+ * has no other way to it. What was not committed when ntrd dies is kept for its successor, which takes the
+ * descriptor out of /proc/PID/fd and then ends us. */
 #include "init.h"
 #include "initproto.h"
 #include "view.h"
@@ -63,14 +64,16 @@ static int look_like(int from, int to)
 	if (fstat(from, &st) || fchown(to, st.st_uid, st.st_gid))
 		return -errno;
 	r = copy_xattrs(from, to);
-	if (!r && (fchmod(to, st.st_mode & 07777) || futimens(to, (struct timespec[]){st.st_atim, st.st_mtim})))
+	if (!r &&
+	        (fchmod(to, st.st_mode & 07777) || futimens(to, (struct timespec[]){st.st_atim, st.st_mtim})))
 		r = -errno;
 	return r;
 }
 
 static int open_dir(int at, const char *name, int flags)
 {
-	int fd = mkdirat(at, name, 0700) ? -1 : openat(at, name, flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	int fd =
+	        mkdirat(at, name, 0700) ? -1 : openat(at, name, flags | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	return fd < 0 ? -errno : fd;
 }
@@ -173,6 +176,15 @@ static bool told(int sig_fd)
 	return end;
 }
 
+/* Nobody is to wait for the end of a pipe that came along. */
+static void quiet(void)
+{
+	ntr_autoclose int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	for (int fd = 0; null >= 0 && fd < 3; fd++)
+		dup2(null, fd);
+}
+
 void ntr_init_linger(struct ntr_init *in)
 {
 	uint64_t until = ntr_mono_ns() + LINGER_S * 1000000000ull, now;
@@ -181,6 +193,7 @@ void ntr_init_linger(struct ntr_init *in)
 	if (in->mem_fd < 0 || !in->started || in->stopped)
 		return;
 	ntr_closep(&in->sock);
+	quiet();
 	prctl(PR_SET_NAME, NTR_INIT_HELD); /* says: all processes are gone, take it */
 	while (!told(in->sig_fd) && (now = ntr_mono_ns()) < until)
 		poll(&p, 1, (int)((until - now) / 1000000) + 1);

@@ -9,6 +9,7 @@
  * still is in, which is the call's pid; else NTR_CALL of its environment, for those that left all that behind
  * between two scans. */
 #include "init.h"
+#include "../base/hash.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -16,9 +17,6 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
-/* The default one has switch labels that clang warns about. */
-#define HASH_FUNCTION HASH_FNV
-#include "../base/hash.h"
 
 enum { ENVIRON_MAX = 4 << 20, CHILDREN_MAX = 16 << 20 };
 

@@ -177,9 +177,9 @@ static void deliver(struct ntr_initlink *l, struct ntr_initmsg *m)
 	free(m);
 }
 
-/* Reads one frame as the leader; the lock is dropped meanwhile. 0, -ETIMEDOUT, or why the link is dead. A frame that
- * could not be read whole, for want of memory too, ends the link: where the next one begins is lost with it, and its
- * waiter would wait for ever. */
+/* Reads one frame as the leader; the lock is dropped meanwhile. 0, -ETIMEDOUT, or why the link is dead. A
+ * frame that could not be read whole, for want of memory too, ends the link: where the next one begins is
+ * lost with it, and its waiter would wait for ever. */
 static int read_one(struct ntr_initlink *l, uint64_t deadline)
 {
 	struct pollfd p = {.fd = l->sock, .events = POLLIN};
@@ -198,7 +198,8 @@ static int read_one(struct ntr_initlink *l, uint64_t deadline)
 		r = r > 0 ? 0 : r < 0 && errno == EINTR ? -EAGAIN : -ETIMEDOUT;
 	}
 	if (!r)
-		fatal = (m = calloc(1, sizeof *m)) ? ntr_wire_recv(l->sock, &m->msg, m->fds, &m->nfds) : -ENOMEM;
+		fatal = (m = calloc(1, sizeof *m)) ? ntr_wire_recv(l->sock, &m->msg, m->fds, &m->nfds)
+		                                   : -ENOMEM;
 	if (fatal)
 		r = fatal == -ENOMEM || fatal == -ECONNRESET ? fatal : -EPIPE;
 	pthread_mutex_lock(&l->lock);
@@ -245,7 +246,8 @@ int ntr_initlink_wait(struct ntr_initlink *l, struct ntr_initreq *r, uint64_t de
 			r->tail = &r->first;
 		err = 0;
 	}
-	/* The socket tells that its other end left something unread. It reads in order: the newest request. */
+	/* The socket tells that its other end left something unread. It reads in order: the newest request.
+	 */
 	if (err == -ECONNRESET && r->req != l->last_req)
 		err = -EPIPE;
 	pthread_mutex_unlock(&l->lock);

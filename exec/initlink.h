@@ -34,8 +34,9 @@ bool ntr_initlink_dead(struct ntr_initlink *l, bool poll_now);
 /* Sends a request (takes over msg). 0, -EPIPE when the supervisor is gone, -ENOMEM. */
 int ntr_initlink_send(
         struct ntr_initlink *l, struct ntr_initreq *r, json_t *msg, const int *fds, size_t nfds);
-/* The next reply to r: until deadline (ntr_mono_ns; 0: for ever). 0, -ETIMEDOUT, -EPIPE when the supervisor is gone;
- * -ECONNRESET: gone, and it never read r (told only of the newest request); -ENOMEM: the link is dead for want of memory.
+/* The next reply to r: until deadline (ntr_mono_ns; 0: for ever). 0, -ETIMEDOUT, -EPIPE when the supervisor
+ * is gone; -ECONNRESET: gone, and it never read r (told only of the newest request); -ENOMEM: the link is
+ * dead for want of memory.
  */
 int ntr_initlink_wait(struct ntr_initlink *l, struct ntr_initreq *r, uint64_t deadline, json_t **ret,
         int fds[NTR_WIRE_FDS], size_t *ret_nfds);

@@ -64,7 +64,8 @@ int ntr_live_record(struct ntr_live *l, struct ntr_head *h, struct ntr_err *e)
 }
 
 /* A request that makes a view over u. */
-static int ask_view(struct ntr_live *l, json_t *msg, int lower, struct ntr_upper *u, json_t **ret, struct ntr_err *e)
+static int ask_view(
+        struct ntr_live *l, json_t *msg, int lower, struct ntr_upper *u, json_t **ret, struct ntr_err *e)
 {
 	bool memory = ntr_memory_needed(l->store);
 	int fds[3] = {lower, u->fd, u->work_fd}, fd = -1, r;
@@ -126,8 +127,8 @@ static int start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_
 	return 0;
 }
 
-/* Not every file system that overlayfs refuses is known by its name. And on a full disk there is room kept for this: what
- * fills it can then be deleted in the session. */
+/* Not every file system that overlayfs refuses is known by its name. And on a full disk there is room kept
+ * for this: what fills it can then be deleted in the session. */
 int ntr_live_start(struct ntr_store *s, struct ntr_head *h, const struct ntr_live_options *o,
         struct ntr_live **ret, struct ntr_err *e)
 {

@@ -18,8 +18,8 @@ struct ntr_live {
 	unsigned background; /* processes alive after the last call, as told by the supervisor */
 	bool dirty; /* upper may hold what no commit has: a call with no_commit, a failed commit, background,
 	               a bind */
-	bool unrecorded;  /* the session's record may name another upper than this (a write failed): put right by
-	                     ntr_live_record before anything else is written in the view */
+	bool unrecorded;  /* the session's record may name another upper than this (a write failed): put right
+	                     by  ntr_live_record before anything else is written in the view */
 	uint64_t used_ns; /* ntr_mono_ns of the last use */
 };
 

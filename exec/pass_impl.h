@@ -2,13 +2,11 @@
 #ifndef NTR_EXEC_PASS_IMPL_H
 #define NTR_EXEC_PASS_IMPL_H
 
+#include "../base/hash.h"
 #include "../base/util.h"
 
 #include <fuse_lowlevel.h>
 #include <sys/stat.h>
-/* The default one has switch labels that clang warns about. */
-#define HASH_FUNCTION HASH_FNV
-#include "../base/hash.h"
 
 /* ---- pass_inode.c: what the kernel knows by number ---- */
 

@@ -41,7 +41,8 @@ static int sysctl_is(const char *path, char value)
 static int no_mounting(struct ntr_err *e, int code)
 {
 	ntr_err_why(e, "mounting is not permitted here (CAP_SYS_ADMIN is missing)");
-	ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --privileged or --cap-add SYS_ADMIN), or run ntr as an "
+	ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --privileged or --cap-add SYS_ADMIN), or "
+	                "run ntr as an "
 	                "ordinary user");
 	return code;
 }
@@ -432,7 +433,8 @@ static int put_over(int mount, int over_fd)
 
 	if (here < 0)
 		return here;
-	return move_mount(mount, "", here, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) ? -errno : 0;
+	return move_mount(mount, "", here, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) ? -errno
+	                                                                                          : 0;
 }
 
 int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e)
@@ -449,7 +451,8 @@ int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e)
 	}
 	if (r) {
 		ntr_err_set(e, r, "mount a tmpfs for the session's changes");
-		return ntr_err_todo(e, "put the store on ext4, xfs or btrfs (NTR_STORE=DIR): there it needs none");
+		return ntr_err_todo(
+		        e, "put the store on ext4, xfs or btrfs (NTR_STORE=DIR): there it needs none");
 	}
 	*ret_fd = ntr_steal_fd(&mount);
 	return 0;

@@ -25,8 +25,8 @@ int ntr_view_enter(bool user, struct ntr_err *e);
 int ntr_view_place(const char *wsroot, struct ntr_err *e);
 /* Mounts an overlay detached: *ret_fd is its mount. */
 int ntr_view_overlay(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e);
-/* A tmpfs of size bytes, put over the directory over_fd where overlays are built, so that its directories can be their
- * layers. *ret_fd is its root (O_PATH). */
+/* A tmpfs of size bytes, put over the directory over_fd where overlays are built, so that its directories can
+ * be their layers. *ret_fd is its root (O_PATH). */
 int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e);
 /* Attaches it at wsroot: the first time (beneath false), or beneath the present one (MOVE_MOUNT_BENEATH). */
 int ntr_view_attach(int mount_fd, const char *wsroot, bool beneath, struct ntr_err *e);

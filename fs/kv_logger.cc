@@ -1,6 +1,6 @@
 /* A log for RocksDB that a full disk cannot hurt. Its own one aborts the process, where it is built with
- * assertions (Debian's is), at the second line after one that could not be written. This is the project's only C++:
- * the C API can set a logger but not make one. */
+ * assertions (Debian's is), at the second line after one that could not be written. This is the project's
+ * only C++: the C API can set a logger but not make one. */
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>
@@ -25,10 +25,11 @@ namespace
 
 constexpr off_t log_max = 1 << 20;
 
-/* Warnings and worse, in DIR/LOG, opened when there is the first one. Lines that cannot be written are lost. */
+/* Warnings and worse, in DIR/LOG, opened when there is the first one. Lines that cannot be written are lost.
+ */
 class plain_log : public rocksdb::Logger
 {
-public:
+      public:
 	explicit plain_log(const char *dir) : Logger(rocksdb::WARN_LEVEL), path(std::string(dir) + "/LOG") {}
 	~plain_log() override
 	{
@@ -38,7 +39,7 @@ public:
 
 	using rocksdb::Logger::Logv;
 	void LogHeader(const char *, va_list) override {}
-	void Logv(const char *format, va_list ap) override
+	__attribute__((format(printf, 2, 0))) void Logv(const char *format, va_list ap) override
 	{
 		char line[2048];
 		time_t now = time(nullptr);
@@ -56,7 +57,7 @@ public:
 			failed++;
 	}
 
-private:
+      private:
 	/* One older file is kept. */
 	bool ready()
 	{

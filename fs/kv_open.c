@@ -113,8 +113,9 @@ static bool ends_with(const char *name, const char *end)
 	return n > k && !strcmp(name + n - k, end);
 }
 
-/* RocksDB would make a new database over one that has lost its file CURRENT, and then delete what it does not know:
- * everything. A folder without data is one whose making was cut short. newest: the manifest's name, to tell. */
+/* RocksDB would make a new database over one that has lost its file CURRENT, and then delete what it does not
+ * know: everything. A folder without data is one whose making was cut short. newest: the manifest's name, to
+ * tell. */
 static bool holds_data(const char *dir, char newest[32])
 {
 	DIR *d = opendir(dir);
@@ -124,7 +125,8 @@ static bool holds_data(const char *dir, char newest[32])
 	newest[0] = '\0';
 	while (d && (en = readdir(d))) {
 		found |= ends_with(en->d_name, ".sst") || ends_with(en->d_name, ".log");
-		if (!strncmp(en->d_name, "MANIFEST-", 9) && strlen(en->d_name) < 32 && strcmp(en->d_name, newest) > 0)
+		if (!strncmp(en->d_name, "MANIFEST-", 9) && strlen(en->d_name) < 32 &&
+		        strcmp(en->d_name, newest) > 0)
 			strcpy(newest, en->d_name);
 	}
 	if (d)

@@ -1,7 +1,7 @@
 /* Room on the database's file system. RocksDB gets over a full disk by itself, but only looks for room every
- * five seconds, and not every step of it bears the error in builds with assertions. So it is kept from meeting
- * one: a write is refused while there is less than it and the memory tables will take. A process that eats the
- * disk at the same moment can still be faster. */
+ * five seconds, and not every step of it bears the error in builds with assertions. So it is kept from
+ * meeting one: a write is refused while there is less than it and the memory tables will take. A process that
+ * eats the disk at the same moment can still be faster. */
 #include "kv_impl.h"
 
 #include "../base/util.h"
@@ -14,9 +14,9 @@
 #include <time.h>
 
 enum { PAUSE_MS = 50, PATIENCE_S = 8 };
-#define SPARE ((uint64_t)4 << 20)   /* manifest, a new log, the file system's own */
+#define SPARE  ((uint64_t)4 << 20)   /* manifest, a new log, the file system's own */
 #define PLENTY ((uint64_t)512 << 20) /* more than all memory tables can come to */
-#define SMALL ((uint64_t)256 << 10)
+#define SMALL  ((uint64_t)256 << 10)
 #define RESUME ((uint64_t)40 << 20) /* from here on RocksDB takes up work again */
 
 static int room_left(struct ntr_kv *kv, uint64_t *ret)

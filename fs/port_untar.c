@@ -34,7 +34,8 @@ static int refuse(struct untar *u, int code, const char *path, const char *why)
 	if (why)
 		ntr_err_todo(u->e, "nothing was imported; make a tar without it");
 	else if (code == -ENOSPC || code == -EDQUOT)
-		ntr_err_todo(u->e, "nothing was imported; free space on the store's file system, then do it again");
+		ntr_err_todo(u->e,
+		        "nothing was imported; free space on the store's file system, then do it again");
 	else
 		ntr_err_todo(u->e, "nothing was imported");
 	return code;

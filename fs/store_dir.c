@@ -16,8 +16,8 @@ enum { SYNCED_DIGITS = 20, MAGIC_TMPFS = 0x01021994 };
 /* What a store's directory may hold. lost+found: a store can have a file system of its own. */
 static bool is_ours(const char *name)
 {
-	static const char *const ours[] = {
-	        ".", "..", "db", "lock", "reserve.0", "reserve.1", "synced", "upper", "versions", "lost+found"};
+	static const char *const ours[] = {".", "..", "db", "lock", "reserve.0", "reserve.1", "synced",
+	        "upper", "versions", "lost+found"};
 
 	for (size_t i = 0; i < NTR_COUNT(ours); i++)
 		if (!strcmp(name, ours[i]))
@@ -111,9 +111,9 @@ static int held_error(struct ntr_store *s, struct ntr_err *e)
 	return -EBUSY;
 }
 
-/* STORE/reserve.0 and .1 only take up room. A disk that is full gets them back: the first at opening, or the database
- * could not be opened; the second when a session cannot go live (ntr_store_relief), or what filled the disk could not be
- * deleted through it. They are made again at an opening with plenty of room. */
+/* STORE/reserve.0 and .1 only take up room. A disk that is full gets them back: the first at opening, or the
+ * database could not be opened; the second when a session cannot go live (ntr_store_relief), or what filled
+ * the disk could not be deleted through it. They are made again at an opening with plenty of room. */
 static uint64_t room_left(const struct ntr_store *s)
 {
 	struct statfs st;
@@ -121,7 +121,8 @@ static uint64_t room_left(const struct ntr_store *s)
 	if (fstatfs(s->lockfd, &st))
 		return 0;
 	/* a tmpfs is somebody's memory */
-	return (unsigned long)st.f_type == MAGIC_TMPFS ? RESERVE : (uint64_t)st.f_bavail * (uint64_t)st.f_bsize;
+	return (unsigned long)st.f_type == MAGIC_TMPFS ? RESERVE
+	                                               : (uint64_t)st.f_bavail * (uint64_t)st.f_bsize;
 }
 
 static void make_reserve(struct ntr_store *s, const char *name)

@@ -37,7 +37,8 @@ static int open_device(int *ret_fd, struct ntr_err *e)
 	if (r == -ENOENT || r == -ENODEV || r == -ENXIO) {
 		ntr_err_why(e, "%s",
 		        fd >= 0 ? "that is no FUSE device"
-		                : "the kernel's fuse module is not loaded, or this container was given no /dev/fuse");
+		                : "the kernel's fuse module is not loaded, or this container was given no "
+		                  "/dev/fuse");
 		ntr_err_todo(e, "run 'modprobe fuse' as root; for a container pass --device /dev/fuse");
 	} else if (r == -EACCES || r == -EPERM) {
 		unsigned mode = stat("/dev/fuse", &st) == 0 ? st.st_mode & 07777 : 0;
@@ -172,10 +173,12 @@ static int helper_error(struct ntr_err *e, int r, const char *path, int errfd)
 		ntr_err_todo(e, "install the package fuse3");
 	} else if (geteuid() == 0) {
 		ntr_err_why(e, "mounting is not permitted here (CAP_SYS_ADMIN is missing)");
-		ntr_err_todo(e, "give the container CAP_SYS_ADMIN (docker: --cap-add SYS_ADMIN --device /dev/fuse)");
+		ntr_err_todo(e,
+		        "give the container CAP_SYS_ADMIN (docker: --cap-add SYS_ADMIN --device /dev/fuse)");
 	} else {
 		ntr_err_why(e, "%s", words[0] ? words : "fusermount3 failed");
-		ntr_err_todo(e, "check that the directory is yours, that fusermount3 is set-uid root, and that this is no "
+		ntr_err_todo(e, "check that the directory is yours, that fusermount3 is set-uid root, and "
+		                "that this is no "
 		                "container without CAP_SYS_ADMIN");
 	}
 	return r;

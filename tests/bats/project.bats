@@ -46,7 +46,7 @@ unit_targets() { ntr run -s p -- sh -c "cd tests/unit && ls $1" | sed 's/\.c$//'
 	ntr run -s p -c "ninja -C build ntr $targets" >log || { cat log; false; }
 	run ntr run -s p -- build/cli/ntr --version
 	assert_success
-	ntr run -s p -c "ctest --test-dir build -R '^test_(base|tree)_' --output-on-failure" >log || { cat log; false; }
+	ntr run -s p -c "ctest --test-dir build -j 2 -R '^test_(base|tree)_' --output-on-failure" >log || { cat log; false; }
 	grep -q '100% tests passed' log
 	# What is built stays built: over the fold, in a fork, after a restart of the daemon.
 	ntr stop -s p

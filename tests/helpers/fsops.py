@@ -170,7 +170,7 @@ class Sequence:
         return self.new(["q0", "q1"]), self.new(["q0", "q1", "q2"])
 
     def op_symlink(self):
-        return self.r.choice(self.files + self.dirs + ["/nowhere", "s0"]), self.made(self.new(["s0", "s1", "s2"]))
+        return self.r.choice(self.files + self.dirs + ["/nonexistent/x", "s0"]), self.made(self.new(["s0", "s1", "s2"]))
 
     def op_chmod(self):
         path = self.any()

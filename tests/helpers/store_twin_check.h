@@ -4,11 +4,11 @@
 
 #include "store_twin.h"
 
+#include "base/hash.h"
 #include "fs/diff.h"
 #include "fs/file.h"
 
 #include <dirent.h>
-#include <uthash.h>
 
 /* ---- an inode and a version name one content for ever (docs/store-format.md, "Version") ---- */
 
@@ -55,6 +55,7 @@ static inline void twin_pair_check(
 	memcpy(p->key, key, sizeof key);
 	p->sum = sum;
 	HASH_ADD(hh, *pairs, key, sizeof p->key, p);
+	assert_true(ntr_hashed(hh, p));
 }
 
 static inline void twin_pairs_free(struct twin_pair **pairs)

@@ -154,7 +154,8 @@ static void full(bool unchecked)
 	}
 	eat_space(fill, 1 << 20);
 	if (!unchecked)
-		assert_int_equal(put(&f, NTR_KV_NO_WAL, NTR_CF_CHUNK, chunks, value, sizeof(value), &e), -ENOSPC);
+		assert_int_equal(
+		        put(&f, NTR_KV_NO_WAL, NTR_CF_CHUNK, chunks, value, sizeof(value), &e), -ENOSPC);
 	n = put_until_full(&f, 0, &rnd);
 	check_all(&f, chunks, n);
 	assert_int_equal(ntr_kv_flush(f.kv, NTR_CF_CHUNK, &e), -ENOSPC);

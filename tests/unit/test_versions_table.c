@@ -151,7 +151,8 @@ static void test_escape(void **state)
 	        {{"user.overlay.opaque", "user.overlay.overlay.opaque"}, {"user.x", "user.x"},
 	                {"user.overlay.overlay.x", "user.overlay.overlay.overlay.x"}},
 	};
-	static const char *const plain[] = {"user.x", "security.capability", "user.overlayx", "trusted.overlayx"};
+	static const char *const plain[] = {
+	        "user.x", "security.capability", "user.overlayx", "trusted.overlayx"};
 	const char *const(*pairs)[2] = all[geteuid() != 0];
 	char out[NTR_VXATTR_MAX], name[300];
 
