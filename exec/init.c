@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
@@ -198,6 +199,7 @@ static int open_pass(void)
 
 static int take_signals(void)
 {
+	const uint64_t plain[4] = {0}; /* the kernel's struct sigaction: SIG_DFL, no flags */
 	sigset_t all, set;
 
 	sigemptyset(&set);
@@ -209,6 +211,9 @@ static int take_signals(void)
 	/* Calls inherit dispositions: whatever was ignored further up must not reach them. */
 	for (int sig = 1; sig < NSIG; sig++)
 		signal(sig, SIG_DFL);
+	/* glibc keeps the two before SIGRTMIN to itself, and its posix_spawn leaves them ignored. */
+	for (int sig = __SIGRTMIN; sig < SIGRTMIN; sig++)
+		syscall(SYS_rt_sigaction, sig, plain, NULL, sizeof(uint64_t));
 	sigaction(SIGCHLD, &(struct sigaction){.sa_handler = SIG_DFL, .sa_flags = SA_NOCLDSTOP}, NULL);
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);

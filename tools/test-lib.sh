@@ -27,60 +27,69 @@ as_user() {
 	if [ "$(id -u)" -ne 0 ]; then "$@"; else setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; fi
 }
 
-# stage PRESET: the programs and tests in a folder that an ordinary user can read, wherever the checkout is.
+# stage PRESET: the programs, and a copy of the sources with the tests in it, in a folder that an ordinary user can read,
+# wherever the checkout is. tests/bats finds documents and completion beside itself as in a checkout.
 stage() {
 	stage_dir=$(mktemp -d "${TMPDIR:-/tmp}/ntr-stage.XXXXXX")
-	chmod 755 "$stage_dir"
 	mkdir -p "$stage_dir/bin"
 	cp "$top/build/$1/cli/ntr" "$top/build/$1/cli/ntrd" "$top/build/$1/exec/ntr-init" "$top/build/$1/exec/ntr-pass" \
 		"$stage_dir/bin/"
-	cp -r "$top/tests" "$stage_dir/tests"
+	if git -C "$top" rev-parse --git-dir >/dev/null 2>&1; then
+		git -C "$top" ls-files -z | tar -C "$top" --null -T - -cf - | tar -C "$stage_dir" -xf -
+	else
+		tar -C "$top" --exclude=./build -cf - . | tar -C "$stage_dir" -xf -
+	fi
 	chmod -R a+rX "$stage_dir"
 }
 
-# bats_run WHO LABEL DIR-OF-BINARIES-AND-TESTS FILTER [VAR=VALUE…]
+# bats_run WHO LABEL DIR-OF-BINARIES-AND-TESTS FILTER [VAR=VALUE…]: 0 when all passed.
 bats_run() {
 	local who=$1 label=$2 dir=$3 filter=$4
 	shift 4
-	local home files=()
+	local home files=() status=0 f w
 	home=$(mktemp -d "${TMPDIR:-/tmp}/ntr-home.XXXXXX")
-	mkdir -p "$home/run"
-	chmod 700 "$home" "$home/run"
-	for f in "$dir"/tests/bats/*${filter}*.bats; do [ -e "$f" ] && files+=("$f"); done
-	[ ${#files[@]} -gt 0 ] || { echo "no end-to-end test matches '$filter'"; failures+=("$label"); return; }
+	mkdir -m 700 "$home/run"
+	for w in ${filter:-.}; do
+		for f in "$dir"/tests/bats/*.bats; do [[ $f =~ $w ]] && files+=("$f"); done
+	done
+	[ ${#files[@]} -gt 0 ] || { echo "no end-to-end test matches '$filter'"; return 1; }
 	local cmd=(env HOME="$home" XDG_RUNTIME_DIR="$home/run" TMPDIR="$home" NTR_BIN="$dir/bin" NTR_LIBEXEC="$dir/bin"
-		"$@" bats --print-output-on-failure "${files[@]}")
+		NTR_SOURCE="$dir" "$@" bats --print-output-on-failure "${files[@]}")
 	say "end to end: $label"
 	if [ "$who" = user ]; then
+		chmod 700 "$home"
 		[ "$(id -u)" -ne 0 ] || chown -R 65534:65534 "$home"
-		as_user "${cmd[@]}" || failures+=("end to end: $label")
+		as_user "${cmd[@]}" </dev/null || status=1
 	else
-		"${cmd[@]}" || failures+=("end to end: $label")
+		chmod 1777 "$home" # its tests become the ordinary user for a moment
+		"${cmd[@]}" </dev/null || status=1
 	fi
 	rm -rf "$home"
+	return $status
 }
 
-# e2e PRESET root|user FILTER: over io_uring where the kernel has it, and over /dev/fuse.
+# e2e PRESET ROOT-FILTER USER-FILTER [VAR=VALUE…]: as root and as an ordinary user, side by side.
 e2e() {
-	local preset=$1 who=$2 filter=$3
-	if [ "$who" = root ] && [ "$(id -u)" -ne 0 ]; then
-		skips+=("$preset as root: not run by root")
-		return
-	fi
-	if [ "$who" = user ] && ! has_userns; then
-		skips+=("$preset as an ordinary user: this place refuses user namespaces (a chroot, or a host's policy)")
-		return
-	fi
+	local preset=$1 for_root=$2 for_user=$3 label
+	shift 3
+	label="$preset $*"
 	stage "$preset"
-	bats_run "$who" "$preset, $who, /dev/fuse" "$stage_dir" "$filter" NTR_URING=0
-	if [ "$preset" = system-fuse ]; then
-		:
-	elif with_uring; then
-		bats_run "$who" "$preset, $who, io_uring" "$stage_dir" "$filter" NTR_URING=1
-		restore_uring
+	local root_pid= user_pid= log=$stage_dir/log
+	if [ "$(id -u)" -eq 0 ]; then
+		bats_run root "$label, root" "$stage_dir" "$for_root" "$@" >"$log.root" 2>&1 &
+		root_pid=$!
 	else
-		skips+=("$preset, $who over io_uring: fuse.enable_uring is not there or cannot be turned on")
+		skips+=("end to end, $label, as root: not run by root")
 	fi
+	if has_userns; then
+		bats_run user "$label, ordinary user" "$stage_dir" "$for_user" "$@" >"$log.user" 2>&1 &
+		user_pid=$!
+	else
+		skips+=("end to end, $label, as an ordinary user: this place refuses user namespaces (a chroot, or a host's policy)")
+	fi
+	[ -z "$root_pid" ] || { wait "$root_pid" || failures+=("end to end, $label, root"); cat "$log.root"; }
+	[ -z "$user_pid" ] || { wait "$user_pid" || failures+=("end to end, $label, ordinary user"); cat "$log.user"; }
+	while read -r s; do skips+=("$s"); done < <(grep -hoE '^ok [0-9]+ .* # skip.*' "$log".* 2>/dev/null | sed 's/^ok [0-9]* //' | sort -u)
 	rm -rf "$stage_dir"
 }
 

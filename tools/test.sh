@@ -25,12 +25,18 @@ if [ $part != e2e ]; then
 fi
 if [ $part != unit ]; then
 	open_fuse_device
-	e2e release root "$filter"
-	e2e release user "$filter"
+	core='slice|mount|crash|history'
+	if with_uring; then
+		e2e release "$filter" "$filter" NTR_URING=1
+		restore_uring
+		e2e release "${filter:-$core}" "${filter:-$core}" NTR_URING=0
+	else
+		skips+=("end to end over io_uring: fuse.enable_uring is not there, or cannot be turned on")
+		e2e release "$filter" "$filter" NTR_URING=0
+	fi
 	if [ -f build/libfuse/prefix/lib/libfuse3.a ]; then
 		build_preset system-fuse
-		e2e system-fuse root slice
-		e2e system-fuse user slice
+		e2e system-fuse "${filter:-slice|mount}" "${filter:-slice|mount}" NTR_URING=0
 	fi
 fi
 summary
