@@ -1,9 +1,10 @@
 /* absorb: turns what an overlay's upper directory holds into changes of the tree.
  *
- * upper is laid over base (the commit's tree below the overlay); head is the tree as of the last absorb from the same
- * upper. A memo of every entry's (device, inode, birth time, ctime, mtime, size) lets the next absorb look only at what
- * changed: unchanged entries cost one statx. Without a memo (after a crash) whole directories are compared instead;
- * absorbing is idempotent. What upper's markers mean is in docs/design.md, "Absorb". */
+ * upper is laid over base (the commit's tree below the overlay); head is the tree as of the last absorb from
+ * the same upper. A memo of every entry's (device, inode, birth time, ctime, mtime, size) lets the next
+ * absorb look only at what changed: unchanged entries cost one statx. Without a memo (after a crash) whole
+ * directories are compared instead; absorbing is idempotent. What upper's markers mean is in docs/design.md,
+ * "Absorb". */
 #ifndef NTR_EXEC_ABSORB_H
 #define NTR_EXEC_ABSORB_H
 
@@ -11,8 +12,8 @@
 
 struct ntr_memo;
 
-/* userxattr: markers are user.overlay.* (a user's mount), else trusted.overlay.*. upper_fd: the upper directory itself,
- * borrowed as long as the memo lives. */
+/* userxattr: markers are user.overlay.* (a user's mount), else trusted.overlay.*. upper_fd: the upper
+ * directory itself, borrowed as long as the memo lives. */
 int ntr_memo_new(int upper_fd, bool userxattr, struct ntr_memo **ret);
 void ntr_memo_free(struct ntr_memo *m);
 /* Entries and file bytes the upper held at the last walk: the fold's trigger. */
@@ -20,22 +21,23 @@ void ntr_memo_size(const struct ntr_memo *m, uint64_t *ret_entries, uint64_t *re
 size_t ntr_memo_bytes(const struct ntr_memo *m); /* memory it takes */
 
 struct ntr_absorb_result {
-	bool changed;        /* something worth a commit differs */
-	bool racy;           /* some file changed while it was read; its inode carries NTR_INODE_RACY */
-	uint64_t entries;    /* upper entries looked at */
-	uint64_t bytes;      /* content read */
+	bool changed;     /* something worth a commit differs */
+	bool racy;        /* some file changed while it was read; its inode carries NTR_INODE_RACY */
+	uint64_t entries; /* upper entries looked at */
+	uint64_t bytes;   /* content read */
 };
 
-/* Step 1, cheap: has anything changed since the last absorb (or, with an empty memo, is there anything at all)?
- * 1 or 0, or negative errno. Does not change the memo. A change that is not worth a commit (atime; only a directory's own
- * times) counts as 0. */
+/* Step 1, cheap: has anything changed since the last absorb (or, with an empty memo, is there anything at
+ * all)? 1 or 0, or negative errno. Does not change the memo. A change that is not worth a commit (atime; only
+ * a directory's own times) counts as 0. */
 int ntr_absorb_check(struct ntr_memo *m);
 
-/* Step 2: walks again and writes the changes into txn (whose snap reads as head). base: the tree below the overlay.
- * full: ignore the memo and compare everything (recovery). The memo is updated in a shadow copy: call
- * ntr_absorb_accept after the commit succeeded, or ntr_absorb_reject to try again later from the old state. */
+/* Step 2: walks again and writes the changes into txn (whose snap reads as head). base: the tree below the
+ * overlay. full: ignore the memo and compare everything (recovery). The memo is updated in a shadow copy:
+ * call ntr_absorb_accept after the commit succeeded, or ntr_absorb_reject to try again later from the old
+ * state. */
 int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
-	struct ntr_absorb_result *ret, struct ntr_err *e);
+        struct ntr_absorb_result *ret, struct ntr_err *e);
 void ntr_absorb_accept(struct ntr_memo *m);
 void ntr_absorb_reject(struct ntr_memo *m);
 

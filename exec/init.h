@@ -74,10 +74,10 @@ struct ntr_init {
 	int pass_fd;  /* the executable ntr-pass; -1: not installed */
 	char *wsroot;
 	bool user, started;
-	bool userxattr; /* overlays keep their marks in user.* */
-	bool over;    /* the loop ends */
-	bool stopped; /* because ntrd asked for it */
-	int mem_fd;   /* the tmpfs of uppers in memory; -1: they are in the store */
+	bool userxattr;             /* overlays keep their marks in user.* */
+	bool over;                  /* the loop ends */
+	bool stopped;               /* because ntrd asked for it */
+	int mem_fd;                 /* the tmpfs of uppers in memory; -1: they are in the store */
 	unsigned mem_last, mem_now; /* directories in it: the newest, the one that is shown */
 	struct ntr_initcall *calls;
 	struct ntr_initjob *jobs;

@@ -3,44 +3,49 @@
  *
  * ntrd -> ntr-init, first of all:
  *   {"op":"start","session":S,"wsroot":W,"user":bool,"userxattr":bool}            fds lower upper work
- *       enters the namespaces, places and mounts the view. Answer {"ok":true,"pid":P,"mntns":N} or {"error":E}; on an
- *       error it exits afterwards.
- * With "tmpfs":BYTES in start, fold and swap, upper and work are taken as patterns only: their part is played by
- * directories of a tmpfs of that size, and the answer has "upper_fd":N and a descriptor of upper (N is its number in
- * ntr-init). When ntrd dies then, ntr-init ends the session's processes, calls itself NTR_INIT_HELD and waits until it is
- * told to end, so that the next ntrd can open /proc/PID/fd/N.
- * Then any of these; each with "req":N (a number that the answer repeats), several may be under way:
+ *       enters the namespaces, places and mounts the view. Answer {"ok":true,"pid":P,"mntns":N} or
+ * {"error":E}; on an error it exits afterwards. With "tmpfs":BYTES in start, fold and swap, upper and work
+ * are taken as patterns only: their part is played by directories of a tmpfs of that size, and the answer has
+ * "upper_fd":N and a descriptor of upper (N is its number in ntr-init). When ntrd dies then, ntr-init ends
+ * the session's processes, calls itself NTR_INIT_HELD and waits until it is told to end, so that the next
+ * ntrd can open /proc/PID/fd/N. Then any of these; each with "req":N (a number that the answer repeats),
+ * several may be under way:
  *   {"op":"call","argv":[B…] | "script":B,"env":[B…],"cwd":B,"umask":N}    fds stdin stdout stderr
  *       runs it: a new session and process group (pgid = pid), default signal dispositions. At once {"req":N,
  *       "started":pid}; when the main process has ended {"req":N,"code":0..255,"signal":0|N,"state":null |
- *       {"cwd":B,"umask":N,"env":[B…]},"background":N}: signal != 0 when it was killed by one (code is then 128+signal);
- *       state: of a script's bash at its end; background: processes of the session still alive.
- *       A command that cannot be executed: the reason is printed on the call's stderr, code 126 or 127.
- *       A cwd that is gone: the call starts in wsroot, and "cwd_gone":true.
- *   {"op":"signal","call":N,"sig":N}        to the process group of the call with that req. Answer {"req","ok":bool}
- *   {"op":"kill","call":N|0,"grace_ms":N}   SIGTERM, after grace SIGKILL (grace 0: at once) to the whole tree of one call,
- *                                           or of the session (0). Answer when all are gone {"req","killed":count}
- *   {"op":"ps"}                             {"req","procs":[{"pid","ppid","call","state","cmd":[B…],"start_ns"}]}
- *   {"op":"freeze"} / {"op":"thaw"}         stops / continues every process of the session (not the ones stopped before).
+ *       {"cwd":B,"umask":N,"env":[B…]},"background":N}: signal != 0 when it was killed by one (code is then
+ * 128+signal); state: of a script's bash at its end; background: processes of the session still alive. A
+ * command that cannot be executed: the reason is printed on the call's stderr, code 126 or 127. A cwd that is
+ * gone: the call starts in wsroot, and "cwd_gone":true.
+ *   {"op":"signal","call":N,"sig":N}        to the process group of the call with that req. Answer
+ * {"req","ok":bool}
+ *   {"op":"kill","call":N|0,"grace_ms":N}   SIGTERM, after grace SIGKILL (grace 0: at once) to the whole tree
+ * of one call, or of the session (0). Answer when all are gone {"req","killed":count}
+ *   {"op":"ps"} {"req","procs":[{"pid","ppid","call","state","cmd":[B…],"start_ns"}]}
+ *   {"op":"freeze"} / {"op":"thaw"}         stops / continues every process of the session (not the ones
+ * stopped before).
  *                                           {"req","frozen":count} once they really stand still
  *   {"op":"mapped"}                         paths (below wsroot) that live processes map shared and writable:
  *                                           {"req","paths":[B…]} after sync_file_range of each
  *   {"op":"fold"}        fds lower upper work    new overlay beneath, then the old one off if nobody uses it:
- *                                           {"req","ok":true}, or {"req","busy":true} with everything as before
- *   {"op":"swap"}        fds lower upper work    for rollback: kills all processes, detaches, mounts anew. {"req","ok","killed"}
+ *                                           {"req","ok":true}, or {"req","busy":true} with everything as
+ * before
+ *   {"op":"swap"}        fds lower upper work    for rollback: kills all processes, detaches, mounts anew.
+ * {"req","ok","killed"}
  *   {"op":"open","path":B,"flags":N,"mode":N}    opens below wsroot, symlinks that lead out refused:
  *                                           {"req","ok":true} fd, or {"req","errno":N}
- *   {"op":"pathop","kind":"mkdir|unlink|rmdir|rename|chmod|symlink","path":B,"to":B,"mode":N}   {"req","ok"|"errno"}
+ *   {"op":"pathop","kind":"mkdir|unlink|rmdir|rename|chmod|symlink","path":B,"to":B,"mode":N}
+ * {"req","ok"|"errno"}
  *   {"op":"clone"}                          a detached clone of the view's mount: {"req","ok"} fd
  *   {"op":"serve","rw":true}  fds fuse      a helper process serves the view on an open /dev/fuse descriptor
  *   {"op":"stop"}                           kills all, answers {"req","ok"}, exits
- * Any request may answer {"req","error":E}, E as in docs/protocol.md. When the socket closes (ntrd died) ntr-init kills
- * every process of the session and exits. */
+ * Any request may answer {"req","error":E}, E as in docs/protocol.md. When the socket closes (ntrd died)
+ * ntr-init kills every process of the session and exits. */
 #ifndef NTR_EXEC_INITPROTO_H
 #define NTR_EXEC_INITPROTO_H
 
 enum { NTR_INIT_FD = 3, NTR_INIT_PROTOCOL = 1 };
 #define NTR_OVERLAY_WHAT "mount the session's overlay"
-#define NTR_INIT_HELD "ntr-init-held"
+#define NTR_INIT_HELD    "ntr-init-held"
 
 #endif

@@ -42,7 +42,8 @@ int ntr_diff_compute(struct ntr_store *s, uint64_t a, uint64_t b, char *const *p
 void ntr_diff_done(struct ntr_diff *d);
 void ntr_diff_count(const struct ntr_diff *d, struct ntr_stats *ret); /* created, modified (and T), deleted */
 
-/* The same numbers for roots a and b without the paths: cost O(changed items), a few microseconds for a small commit. */
+/* The same numbers for roots a and b without the paths: cost O(changed items), a few microseconds for a small
+ * commit. */
 int ntr_diff_tally(struct ntr_store *s, uint64_t a, uint64_t b, struct ntr_stats *ret);
 
 /* Unified patch in git's extended format: modes, new and deleted files, symlinks, binary files as `GIT binary

@@ -9,10 +9,10 @@
  *     5 LINK    BE64 parent | name       -> ""
  *     6 KV      key                      -> value (inode NTR_INO_META only)
  *
- * Every value begins with one flag byte: NTR_ITEM_CHUNKS says that the rest is a list of LE64 chunk ids (after a
- * LE64 byte length for XATTR and KV; an INODE record goes on behind its one id), so that whoever looks for chunks
- * finds them generically: ntr_item_chunks. This module keeps items; the rules that tie several of them together
- * (link counts, renames) are names.h's, content is file.h's. */
+ * Every value begins with one flag byte: NTR_ITEM_CHUNKS says that the rest is a list of LE64 chunk ids
+ * (after a LE64 byte length for XATTR and KV; an INODE record goes on behind its one id), so that whoever
+ * looks for chunks finds them generically: ntr_item_chunks. This module keeps items; the rules that tie
+ * several of them together (link counts, renames) are names.h's, content is file.h's. */
 #ifndef NTR_FS_INODE_H
 #define NTR_FS_INODE_H
 
@@ -24,10 +24,10 @@
 enum { NTR_ITEM_INODE = 1, NTR_ITEM_XATTR, NTR_ITEM_DIRENT, NTR_ITEM_EXTENT, NTR_ITEM_LINK, NTR_ITEM_KV };
 enum { NTR_ITEM_CHUNKS = 1 }; /* value flag */
 enum {
-	NTR_INODE_INLINE = 512,     /* largest content kept in the record */
-	NTR_EXTENT_GROUP = 64,      /* chunk ids per EXTENT item: 4 MiB of file */
-	NTR_SIZE_MAX_LOG2 = 53,     /* larger files are EFBIG */
-	NTR_INO_FUSE_SHIFT = 11,    /* st_ino = inode << 11 (design, "Merged view") */
+	NTR_INODE_INLINE = 512,  /* largest content kept in the record */
+	NTR_EXTENT_GROUP = 64,   /* chunk ids per EXTENT item: 4 MiB of file */
+	NTR_SIZE_MAX_LOG2 = 53,  /* larger files are EFBIG */
+	NTR_INO_FUSE_SHIFT = 11, /* st_ino = inode << 11 (design, "Merged view") */
 };
 enum ntr_payload {
 	NTR_DATA_NONE,    /* empty file, or not a file with data */
@@ -40,13 +40,13 @@ enum { NTR_INODE_HAS_XATTR = 1, NTR_INODE_HAS_LINKS = 2, NTR_INODE_RACY = 4 /* r
 
 struct ntr_inode {
 	uint64_t ino, version;
-	uint32_t flags, tag; /* tag: random at birth */
+	uint32_t flags, tag;            /* tag: random at birth */
 	uint32_t mode, uid, gid, nlink; /* uid, gid as stored; a directory's nlink is 2 + its directories */
 	uint64_t rdev, size, blocks;    /* blocks of 512 bytes really held (holes not) */
 	struct timespec atime, mtime, ctime, btime;
 	uint64_t parent; /* of the record's own name; of the root: itself */
 	uint8_t name_len;
-	char name[256]; /* NUL-terminated */
+	char name[256];    /* NUL-terminated */
 	uint8_t data_kind; /* enum ntr_payload */
 	uint64_t chunk;
 	uint16_t payload_len;
@@ -57,7 +57,8 @@ struct ntr_inode {
 int ntr_inode_get(const struct ntr_snap *s, uint64_t ino, struct ntr_inode *ret);
 /* Writes the record (in->ino), with the transaction's version. */
 int ntr_inode_put(struct ntr_txn *t, struct ntr_inode *in);
-/* A fresh number (never used before in this store), tag and record for a new object; the caller fills the rest and puts it. */
+/* A fresh number (never used before in this store), tag and record for a new object; the caller fills the
+ * rest and puts it. */
 int ntr_inode_new(struct ntr_txn *t, uint32_t mode, struct ntr_inode *ret);
 /* Deletes every item of an inode: record, xattrs, entries, extents, links. */
 int ntr_inode_erase(struct ntr_txn *t, uint64_t ino);
@@ -71,7 +72,7 @@ void ntr_inode_stat(const struct ntr_store *st, const struct ntr_inode *in, stru
 int ntr_dirent_hash(const struct ntr_snap *s, const char *name, size_t n, uint64_t *ret);
 /* 0 or -ENOENT. dtype is DT_*. */
 int ntr_dirent_get(const struct ntr_snap *s, uint64_t dir, const char *name, size_t n, uint64_t *ret_ino,
-	uint8_t *ret_dtype);
+        uint8_t *ret_dtype);
 int ntr_dirent_put(struct ntr_txn *t, uint64_t dir, const char *name, size_t n, uint64_t ino, uint8_t dtype);
 int ntr_dirent_del(struct ntr_txn *t, uint64_t dir, const char *name, size_t n);
 
@@ -91,11 +92,11 @@ void ntr_dir_iter_init(struct ntr_dir_iter *it, const struct ntr_snap *s, uint64
 void ntr_dir_iter_done(struct ntr_dir_iter *it);
 int ntr_dir_iter_next(struct ntr_dir_iter *it, struct ntr_dirent *ret); /* 1, 0, negative errno */
 
-/* Extended attributes; values up to 64 KiB (large ones go to chunks). list calls fn per attribute. get: value in
- * fresh memory. set keeps the HAS_XATTR flag of the record (in must be the current record, and is put). */
+/* Extended attributes; values up to 64 KiB (large ones go to chunks). list calls fn per attribute. get: value
+ * in fresh memory. set keeps the HAS_XATTR flag of the record (in must be the current record, and is put). */
 int ntr_xattr_get(const struct ntr_snap *s, uint64_t ino, const char *name, uint8_t **ret, size_t *ret_len);
 int ntr_xattr_each(const struct ntr_snap *s, uint64_t ino,
-	int (*fn)(void *user, const char *name, const uint8_t *val, size_t len), void *user);
+        int (*fn)(void *user, const char *name, const uint8_t *val, size_t len), void *user);
 int ntr_xattr_set(struct ntr_txn *t, struct ntr_inode *in, const char *name, const void *val, size_t len);
 int ntr_xattr_del(struct ntr_txn *t, struct ntr_inode *in, const char *name);
 
@@ -103,19 +104,21 @@ int ntr_xattr_del(struct ntr_txn *t, struct ntr_inode *in, const char *name);
 int ntr_link_put(struct ntr_txn *t, uint64_t ino, uint64_t parent, const char *name, size_t n);
 int ntr_link_del(struct ntr_txn *t, uint64_t ino, uint64_t parent, const char *name, size_t n);
 /* The first of them: 0 or -ENOENT. */
-int ntr_link_first(const struct ntr_snap *s, uint64_t ino, uint64_t *ret_parent, char name[256], size_t *ret_len);
+int ntr_link_first(
+        const struct ntr_snap *s, uint64_t ino, uint64_t *ret_parent, char name[256], size_t *ret_len);
 
-/* The chunk ids that an item names: *ret_ids points at *ret_n LE64 ids inside val (0: an EXTENT's hole); for any item
- * of any type. 0 or -EUCLEAN. */
+/* The chunk ids that an item names: *ret_ids points at *ret_n LE64 ids inside val (0: an EXTENT's hole); for
+ * any item of any type. 0 or -EUCLEAN. */
 int ntr_item_chunks(const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen, const uint8_t **ret_ids,
-	size_t *ret_n);
+        size_t *ret_n);
 
-/* Session state in the tree, under NTR_INO_META: "s:cwd", "s:umask", "s:seed", "e:NAME". Value in fresh memory, NUL
- * behind it. set with val NULL deletes. "s:seed" (8 bytes or more; the first 8 seed the name hash; a tree without one
- * hashes with 0) can be changed only in a transaction over the empty root, before any entry is made: else -EPERM. */
+/* Session state in the tree, under NTR_INO_META: "s:cwd", "s:umask", "s:seed", "e:NAME". Value in fresh
+ * memory, NUL behind it. set with val NULL deletes. "s:seed" (8 bytes or more; the first 8 seed the name
+ * hash; a tree without one hashes with 0) can be changed only in a transaction over the empty root, before
+ * any entry is made: else -EPERM. */
 int ntr_kvitem_get(const struct ntr_snap *s, const char *key, uint8_t **ret, size_t *ret_len);
 int ntr_kvitem_set(struct ntr_txn *t, const char *key, const void *val, size_t len);
 int ntr_kvitem_each(const struct ntr_snap *s, const char *prefix,
-	int (*fn)(void *user, const char *key, const uint8_t *val, size_t len), void *user);
+        int (*fn)(void *user, const char *key, const uint8_t *val, size_t len), void *user);
 
 #endif

@@ -17,7 +17,7 @@ struct ntr_kv {
 	rocksdb_readoptions_t *read;
 	char *dir;
 	bool read_only;
-	bool no_room_check; /* of tests, to let RocksDB meet a full disk */
+	bool no_room_check;        /* of tests, to let RocksDB meet a full disk */
 	pthread_rwlock_t log_lock; /* shared: a write is under way; exclusive: the logs stand still */
 
 	pthread_mutex_t fault_lock;
@@ -35,10 +35,11 @@ struct ntr_kv_batch {
 int ntr_kv_errno(const char *text);
 /* The same with words: "WHAT: RocksDB's text". Frees text. */
 int ntr_kv_fail(struct ntr_err *e, char *text, const char *what);
-/* kv_room.c: -ENOSPC with text when the disk has no room for bytes more (logged: of the write-ahead log, first). */
+/* kv_room.c: -ENOSPC with text when the disk has no room for bytes more (logged: of the write-ahead log,
+ * first). */
 int ntr_kv_room(struct ntr_kv *kv, uint64_t bytes, bool logged, const char *what, struct ntr_err *e);
-/* After RocksDB failed with r: true when that was for want of space and there is some again, after a pause: to be tried
- * again. until begins as 0. */
+/* After RocksDB failed with r: true when that was for want of space and there is some again, after a pause:
+ * to be tried again. until begins as 0. */
 bool ntr_kv_room_again(struct ntr_kv *kv, int r, uint64_t *until);
 extern const char *const ntr_kv_family_names[NTR_CF_COUNT];
 /* Fresh options of one family; those of the first one become the database's with ntr_kv_database_options. */

@@ -3,10 +3,11 @@
  *     node := u8 version=1 | u8 level | u16 count | u16 prefix_len | u16 reserved=0
  *             | u64 XXH3 of everything else (field taken as zero) | prefix | u16 offset[count] | entries
  *     entry (leaf, level 0)  := u16 key_rest_len | u16 val_len | key_rest | value
- *     entry (inner)          := u16 key_rest_len | u64 child id | key_rest       (key = the child's first key)
+ *     entry (inner)          := u16 key_rest_len | u64 child id | key_rest       (key = the child's first
+ * key)
  *
- * Little-endian. Keys of a node share `prefix`, which is stored once. Offsets count from the node's first byte. The
- * split, merge and fill rules are the tree's (tree.h); this module encodes, checks and searches. */
+ * Little-endian. Keys of a node share `prefix`, which is stored once. Offsets count from the node's first
+ * byte. The split, merge and fill rules are the tree's (tree.h); this module encodes, checks and searches. */
 #ifndef NTR_FS_NODE_H
 #define NTR_FS_NODE_H
 

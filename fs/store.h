@@ -74,7 +74,7 @@ struct ntr_head { /* record H */
 	uint64_t base_root;     /* the root below that upper */
 	uint64_t last_upper;    /* highest N ever used */
 	uint64_t inodes, bytes; /* counters of the head's tree */
-	uint64_t xattrs;        /* its inodes that carry extended attributes: 0 lets the view skip asking for any */
+	uint64_t xattrs; /* its inodes that carry extended attributes: 0 lets the view skip asking for any */
 	uint64_t created_ns;
 	uint32_t durability;
 	char name[NTR_NAME_MAX + 1];

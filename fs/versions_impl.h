@@ -185,8 +185,8 @@ void ntr_vop_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t s
 void ntr_vop_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 
 /* The name under which a stored attribute is served, so that an overlayfs above shows it as it is stored: one
- * more "overlay." after "trusted.overlay." (an ordinary user's: "user.overlay."). out[NTR_VXATTR_MAX]. false: too
- * long to be served. */
+ * more "overlay." after "trusted.overlay." (an ordinary user's: "user.overlay."). out[NTR_VXATTR_MAX]. false:
+ * too long to be served. */
 enum { NTR_VXATTR_MAX = 256 };
 bool ntr_vxattr_escape(const char *stored, char *out);
 /* The other way. false: no stored attribute is served under that name. */

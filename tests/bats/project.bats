@@ -125,8 +125,12 @@ unit_targets() { ntr run -s p -- sh -c "cd tests/unit && ls $1" | sed 's/\.c$//'
 	assert_equal "$(ntr log -s f --json | wc -l)" "$(ntr log -s p --json | wc -l)"
 }
 
-@test "everything is built in the workspace, and every unit test runs there" {
+# An ordinary user's session is a user namespace with one id: fusermount3 is not set-uid root there, and ACLs for others
+# cannot be set. So the tests that mount the versions or set such ACLs are for root alone.
+@test "everything is built in the workspace, and the unit tests run there" {
 	[ -n "${NTR_LONG:-}" ] || skip "NTR_LONG is not set"
+	local without='^$'
+	[ "$(id -u)" -eq 0 ] || without='^test_(versions|port|absorb|ctl)_'
 	take_source src
 	ntr new p --from src
 	ntr run -s p -c "$configure$NTR_SOURCE/build/libfuse/prefix >/dev/null"
@@ -134,7 +138,7 @@ unit_targets() { ntr run -s p -- sh -c "cd tests/unit && ls $1" | sed 's/\.c$//'
 	ntr stop -s p
 	run ntr run -s p -c 'ninja -C build'
 	assert_output --partial 'no work to do'
-	ntr run -s p --timeout 30m -c 'ctest --test-dir build --output-on-failure --timeout 600' >log || { tail -100 log; false; }
+	ntr run -s p --timeout 30m -c "ctest --test-dir build -E '$without' --output-on-failure --timeout 300" >log || { tail -100 log; false; }
 	ntr stop -s p
 	run ntr run -s p -c 'ninja -C build; git status --porcelain; git fsck --full'
 	assert_output --partial 'no work to do'
