@@ -84,7 +84,7 @@ unit_targets() { ntr run -s p -- sh -c "cd tests/unit && ls $1" | sed 's/\.c$//'
 	both 'git stash pop -q; git status --porcelain; git add -A; git commit -qm popped; git log --format=%T'
 	both 'git checkout -q main; git status --porcelain; tail -n 1 cli/ntr.c; ls LICENSE'
 	both 'git gc -q --prune=now; git count-objects; git fsck --full --strict; git status --porcelain'
-	both 'git merge -q topic; git gc -q --aggressive --prune=now; git reset -q --hard HEAD~1; git clean -fdxq; git status --porcelain; git fsck --full'
+	both 'git merge -q topic; git gc -q --prune=now; git reset -q --hard HEAD~1; git clean -fdxq; git status --porcelain; git fsck --full'
 	both 'git worktree add -q ../wt topic 2>&1 && git -C ../wt status --porcelain; git worktree remove ../wt; git worktree list | wc -l' || true
 	both 'git rev-parse HEAD topic; git ls-files -s | md5sum; git diff HEAD topic | md5sum'
 }

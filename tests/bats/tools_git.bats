@@ -62,7 +62,7 @@ make_origin() {
 	make_origin
 	both "git clone -q $PWD/origin r && cd r && git count-objects"
 	both 'for i in $(seq 30); do echo $i >c; git add c; git commit -qm $i; done; git gc -q --prune=now; git count-objects -v | grep -v size; git fsck --full; git status --porcelain'
-	both 'git reset -q --hard HEAD~20; git reflog expire --expire=now --all; git gc -q --prune=now --aggressive; git count-objects; ls .git/objects/pack | wc -l'
+	both 'git reset -q --hard HEAD~20; git reflog expire --expire=now --all; git gc -q --prune=now; git count-objects; ls .git/objects/pack | wc -l'
 	both "cd ..; git clone -q $how r r2; cd r2; git status --porcelain; git log --oneline | wc -l"
 	both 'git repack -qadf; git fsck --full; git -C ../r fsck --full; git -C ../r status --porcelain'
 	both 'git bundle create -q ../b.bundle --all; cd ..; git clone -q b.bundle r3; git -C r3 log --oneline -n 1; git -C r archive HEAD | tar -t | sort | md5sum'
