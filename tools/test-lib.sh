@@ -10,8 +10,11 @@ build_preset() {
 	{ cmake --preset "$1" && ninja -C "$top/build/$1"; } >"$log" 2>&1 || { tail -60 "$log"; exit 1; }
 }
 
+# run_units BUILD [ctest's options…]
 run_units() {
-	ctest --test-dir "$1" --output-on-failure -j "$(nproc)" --timeout 600 || failures+=("unit tests of $1")
+	local dir=$1
+	shift
+	ctest --test-dir "$dir" --output-on-failure -j "$(nproc)" --timeout 600 "$@" || failures+=("unit tests of $dir")
 }
 
 open_fuse_device() {
