@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -552,6 +553,8 @@ void ntr_ctl_tick(struct ntr_ctl *c)
 
 	ntr_store_sync(c->store, NULL);
 	ntr_ctl_served_end(c, true);
+	if (__atomic_exchange_n(&c->trim, false, __ATOMIC_RELAXED))
+		malloc_trim(0); /* what a large commit had held is in free lists of many threads */
 	pthread_mutex_lock(&c->m);
 	v = calloc(HASH_COUNT(c->sessions) + 1, sizeof *v);
 	HASH_ITER (hh, c->sessions, s, next)

@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-enum { FOLD_BYTES = 256 << 20 };
+enum { FOLD_BYTES = 256 << 20, TRIM_BYTES = 16 << 20 };
 
 static const struct ntr_stats uncounted = {.created = NTR_STATS_UNKNOWN};
 
@@ -134,6 +134,8 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, st
 		committed(s);
 		if (ret->id)
 			ntr_ctl_count(s->ctl, ret);
+		if (ret->stats.bytes_stored > TRIM_BYTES)
+			__atomic_store_n(&s->ctl->trim, true, __ATOMIC_RELAXED);
 		if (ret_racy)
 			*ret_racy = res.racy;
 		return 0;

@@ -74,6 +74,7 @@ struct ntr_ctl {
 	struct ntr_served *served; /* commits mounted for ordinary users */
 	pthread_t sweeper;
 	bool sweeper_on, stopping, sweep;
+	bool trim; /* a large commit has passed: give its memory back at the next tick */
 	pthread_cond_t sweep_cond;
 	uint64_t started_ns;
 	struct ntr_hist ops[NTR_OP_COUNT];

@@ -147,7 +147,7 @@ def b_million():
             ntr("new", name, "--from", tar, "--durability", "relaxed")
         else:
             ntr("fork", "f", name)
-        time.sleep(20)  # let the compaction that follows an import end
+        time.sleep(10)  # let the compaction that follows an import end
         restart()
         with connect() as c:
             call(c, name, script="cd d0500 && export HOT=1")
@@ -305,9 +305,9 @@ def b_git():
     shutil.rmtree(gw, ignore_errors=True)
     shutil.rmtree(gd, ignore_errors=True)
     sh("cp", "-a", src, gw)
-    git = ["git", "--git-dir", gd, "--work-tree", gw, "-c", "user.name=b", "-c", "user.email=b", "-c", "gc.auto=0"]
+    git = ["git", "-C", gw, "--git-dir", gd, "--work-tree", gw, "-c", "user.name=b", "-c", "user.email=b", "-c", "gc.auto=0"]
     sh(*git, "init", "-q")
-    first = timed(lambda i: (sh(*git, "add", "-A"), sh(*git, "commit", "-qm", "0")), 1)[0]
+    first = timed(lambda i: (sh(*git, "add", "-A", "-f"), sh(*git, "commit", "-qm", "0")), 1)[0]
     x, y = [], []
     before = int(sh("du", "-s", "-B1", ENV["NTR_STORE"] + "/db").split()[0])
     gbefore = int(sh("du", "-s", "-B1", gd).split()[0])
@@ -315,7 +315,7 @@ def b_git():
         def by_git(_):
             with open(os.path.join(gw, "linux", "Makefile"), "a") as f:
                 f.write(f"# {i}\n")
-            sh(*git, "add", "-A")
+            sh(*git, "add", "-A", "-f")
             sh(*git, "commit", "-qm", str(i))
         x += timed(lambda _: ntr("run", "-s", "g", "--", "sh", "-c", f"echo '# {i}' >> linux/Makefile"), 1)
         y += timed(by_git, 1)
