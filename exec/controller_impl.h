@@ -146,7 +146,9 @@ void ntr_ctl_sweep(struct ntr_ctl *c);
 struct ntr_bind {
 	struct ntr_bind *next;
 	char *where;
-	int nsfd;   /* the mount namespace it was attached in */
+	int nsfd;   /* the mount namespace it was attached in … */
+	int rootfd; /* … and the root that `where` is seen from: setns resets it, and the caller may live in a
+	               chroot */
 	int mnt_id; /* of the mount there now */
 };
 /* Forgets those that were unmounted meanwhile; returns how many are left. */

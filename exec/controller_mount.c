@@ -53,7 +53,7 @@ static void *ns_main(void *arg)
 {
 	struct ns_job *j = arg;
 
-	if (unshare(CLONE_FS) || setns(j->b->nsfd, CLONE_NEWNS)) {
+	if (unshare(CLONE_FS) || setns(j->b->nsfd, CLONE_NEWNS) || fchdir(j->b->rootfd) || chroot(".")) {
 		j->ret = -errno;
 		return NULL;
 	}
@@ -80,6 +80,7 @@ static int ns_do(struct ntr_bind *b, int op, int mount_fd)
 static void bind_free(struct ntr_bind *b)
 {
 	ntr_closep(&b->nsfd);
+	ntr_closep(&b->rootfd);
 	free(b->where);
 	free(b);
 }
@@ -146,8 +147,11 @@ static int bind_add(struct ntr_sess *s, const char *where, pid_t peer, int mount
 		return -ENOMEM;
 	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)peer);
 	b->nsfd = open(path, O_RDONLY | O_CLOEXEC);
+	snprintf(path, sizeof path, "/proc/%d/root", (int)peer);
+	b->rootfd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	b->where = strdup(where);
-	if (b->nsfd < 0 || !b->where || statx(mount_fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx)) {
+	if (b->nsfd < 0 || b->rootfd < 0 || !b->where ||
+	        statx(mount_fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &sx)) {
 		int r = b->where ? -errno : -ENOMEM;
 
 		bind_free(b);
