@@ -228,7 +228,7 @@ int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, ui
 }
 
 /* Fork and export take what is on disk now, unless a call is running: then the head as it is. */
-static int stage_if_free(struct ntr_ctl *c, const char *session, struct ntr_err *e)
+int ntr_ctl_stage(struct ntr_ctl *c, const char *session, struct ntr_err *e)
 {
 	struct ntr_commit staged = {0};
 	struct ntr_sess *s;
@@ -247,11 +247,6 @@ static int stage_if_free(struct ntr_ctl *c, const char *session, struct ntr_err 
 	return r;
 }
 
-int ntr_ctl_stage(struct ntr_ctl *c, const char *session, struct ntr_err *e)
-{
-	return stage_if_free(c, session, e);
-}
-
 int ntr_ctl_fork(
         struct ntr_ctl *c, const char *source, const char *name, struct ntr_head *ret, struct ntr_err *e)
 {
@@ -261,7 +256,7 @@ int ntr_ctl_fork(
 	int r = ntr_session_name_check(name, e);
 
 	if (!r && !strpbrk(source, "@~"))
-		r = stage_if_free(c, source, e);
+		r = ntr_ctl_stage(c, source, e);
 	if (!r)
 		r = ntr_ctl_resolve(c, NULL, source, &at, &src, e);
 	if (!r && !src.sid)

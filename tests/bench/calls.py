@@ -140,7 +140,6 @@ def b_million():
     t = time.perf_counter()
     ntr("new", "f", "--from", tar)
     note = f"import of {a.files} files {time.perf_counter() - t:.1f} s"
-    ntr("new", "r", "--from", "f", "--durability", "relaxed") if False else None
     for durability, goal in (("fsync", 1.5), ("relaxed", 0.5)):
         name = f"m-{durability}"
         if durability == "relaxed":
