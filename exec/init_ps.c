@@ -25,33 +25,39 @@ static json_t *bracketed_name(pid_t pid)
 	return text ? json_pack("[o]", ntr_json_bytes(text, strlen(text))) : NULL;
 }
 
-/* A subshell of a script has the wrapper for its command line: nothing that anybody wants to read. */
-static void hide_wrapper(json_t *a)
+/* A script's bash, and every subshell of it, has the wrapper for its command line, which nobody wants to
+ * read: the script stands for it. */
+static void hide_wrapper(const struct ntr_init *in, uint64_t call, json_t *a)
 {
+	const char *script = NULL;
 	static const char begin[] = "builtin mapfile -d '' -t -u ";
 	const char *text = json_string_value(json_array_get(a, 2));
 
 	if (!text || strncmp(text, begin, strlen(begin)) != 0)
 		return;
-	json_array_set_new(a, 2, json_string("(a script's subshell)"));
+	for (const struct ntr_initcall *c = in->calls; c; c = c->next)
+		if (c->req == call && c->script)
+			script = c->script;
+	json_array_set_new(
+	        a, 2, script ? ntr_json_bytes(script, strlen(script)) : json_string("(a script's subshell)"));
 	while (json_array_size(a) > 3)
 		json_array_remove(a, json_array_size(a) - 1);
 }
 
-static json_t *command_line(pid_t pid)
+static json_t *command_line(const struct ntr_init *in, const struct ntr_proc *p)
 {
 	ntr_autojson json_t *a = json_array();
 	ntr_autofree char *data = NULL;
 	char path[64];
 	size_t len = 0;
 
-	snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
+	snprintf(path, sizeof path, "/proc/%d/cmdline", p->pid);
 	if (ntr_read_file(AT_FDCWD, path, CMDLINE_MAX, &data, &len) || !len)
-		return bracketed_name(pid); /* a zombie */
-	for (const char *p = data; a && p < data + len; p += strlen(p) + 1)
-		if (json_array_append_new(a, ntr_json_bytes(p, strlen(p))))
+		return bracketed_name(p->pid); /* a zombie */
+	for (const char *s = data; a && s < data + len; s += strlen(s) + 1)
+		if (json_array_append_new(a, ntr_json_bytes(s, strlen(s))))
 			return NULL;
-	hide_wrapper(a);
+	hide_wrapper(in, p->call, a);
 	return ntr_steal_ptr(a);
 }
 
@@ -66,12 +72,12 @@ static uint64_t start_wall_ns(uint64_t ticks)
 	       ticks / hz * 1000000000u + ticks % hz * 1000000000u / hz;
 }
 
-static json_t *proc_row(const struct ntr_proc *p)
+static json_t *proc_row(const struct ntr_init *in, const struct ntr_proc *p)
 {
 	char state[2] = {p->state, '\0'};
 
 	return json_pack("{s:i,s:i,s:I,s:s,s:o,s:I}", "pid", (int)p->pid, "ppid", (int)p->ppid, "call",
-	        (json_int_t)p->call, "state", state, "cmd", command_line(p->pid), "start_ns",
+	        (json_int_t)p->call, "state", state, "cmd", command_line(in, p), "start_ns",
 	        (json_int_t)start_wall_ns(p->start));
 }
 
@@ -83,7 +89,7 @@ void ntr_init_ps(struct ntr_init *in, struct ntr_initreq *rq)
 	int r = procs ? ntr_init_scan(in, &l) : -ENOMEM;
 
 	for (size_t i = 0; !r && i < l.n; i++)
-		if (json_array_append_new(procs, proc_row(&l.v[i])))
+		if (json_array_append_new(procs, proc_row(in, &l.v[i])))
 			r = -ENOMEM;
 	ntr_proclist_done(&l);
 	if (r) {

@@ -8,6 +8,7 @@
  * one namespace and is not attached yet can be attached in the other. */
 #include "view.h"
 #include "initproto.h"
+#include "../base/upperfs.h"
 #include "../base/util.h"
 
 #include <errno.h>
@@ -268,6 +269,21 @@ static int set_dir(int fs, const char *key, int fd)
 	return fsconfig(fs, FSCONFIG_SET_STRING, key, path, 0) ? -errno : 0;
 }
 
+/* A rename or link of what lies deeper than this in the tree is EXDEV, for overlayfs notes where a committed
+ * object came from, and by default no path of more than 256 bytes. A host's setting: only ever raised. */
+static void allow_long_redirects(void)
+{
+	static const char path[] = "/sys/module/overlay/parameters/redirect_max";
+	ntr_autofree char *text = NULL;
+	ntr_autoclose int fd = -1;
+
+	if (ntr_read_file(AT_FDCWD, path, 64, &text, NULL) || atoi(text) >= NTR_REDIRECT_MAX)
+		return;
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd >= 0) /* refused in a container: `ntr doctor` says so */
+		(void)dprintf(fd, "%d\n", NTR_REDIRECT_MAX);
+}
+
 static int set_options(int fs, bool userxattr)
 {
 	static const char *const root[][2] = {{"redirect_dir", "on"}, {"metacopy", "on"}};
@@ -275,6 +291,8 @@ static int set_options(int fs, bool userxattr)
 
 	if (userxattr)
 		r |= fsconfig(fs, FSCONFIG_SET_FLAG, "userxattr", NULL, 0);
+	else
+		allow_long_redirects();
 	for (size_t i = 0; !userxattr && i < NTR_COUNT(root); i++)
 		r |= fsconfig(fs, FSCONFIG_SET_STRING, root[i][0], root[i][1], 0);
 	r |= fsconfig(fs, FSCONFIG_SET_STRING, "index", "off", 0);

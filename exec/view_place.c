@@ -3,7 +3,9 @@
  * Nothing may be created on the host, so where wsroot does not exist a tmpfs takes the place of its deepest
  * existing parent: every entry of that parent is bound in (symlinks are copied), the missing directories are
  * made in the tmpfs. It is read-only afterwards: a file written next to the bound entries would silently
- * vanish with the session, and an error is better than that. For "/" the tmpfs becomes the namespace's root.
+ * vanish with the session, and an error is better than that. (Where the parent is closed to whoever started
+ * the session it is closed here as well, by its mode: programs expect EACCES.) For "/" the tmpfs becomes the
+ * namespace's root.
  */
 #include "view.h"
 #include "../base/util.h"
@@ -99,7 +101,7 @@ static int new_tmpfs(int *ret)
 	return 0;
 }
 
-static int make_below(int tmp, const char *rest)
+static int make_below(int tmp, const char *rest, mode_t mode)
 {
 	ntr_autofree char *path = strdup(rest);
 
@@ -109,20 +111,20 @@ static int make_below(int tmp, const char *rest)
 		if (*s != '/')
 			continue;
 		*s = '\0';
-		if (mkdirat(tmp, path, 0755) && errno != EEXIST)
+		if (mkdirat(tmp, path, mode) && errno != EEXIST)
 			return -errno;
 		*s = '/';
 	}
-	return mkdirat(tmp, path, 0755) ? -errno : 0;
+	return mkdirat(tmp, path, mode) ? -errno : 0;
 }
 
 /* Looks like the directory it stands for; an owner outside the id map cannot be copied and does not matter.
  */
-static int look_like(int parent, int tmp)
+static int look_like(int parent, int tmp, bool closed)
 {
 	struct stat st;
 
-	if (fstat(parent, &st) || fchmodat(tmp, ".", st.st_mode & 07777, 0))
+	if (fstat(parent, &st) || fchmodat(tmp, ".", st.st_mode & (closed ? 07555 : 07777), 0))
 		return -errno;
 	return fchownat(tmp, "", st.st_uid, st.st_gid, AT_EMPTY_PATH) && errno != EINVAL && errno != EPERM
 	               ? -errno
@@ -144,22 +146,24 @@ static int stand_in(const char *parent_path, const char *rest, char ret_name[NAM
 {
 	ntr_autoclose int parent = open(parent_path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	ntr_autoclose int tmp = -1;
+	bool closed;
 	int r;
 
 	if (parent < 0)
 		return -errno;
+	closed = faccessat(parent, ".", W_OK, AT_EACCESS) && errno == EACCES;
 	r = new_tmpfs(&tmp);
 	if (!r && move_mount(tmp, "", AT_FDCWD, parent_path, MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_SYMLINKS))
 		r = -errno;
 	if (!r)
 		r = fill(parent, tmp, ret_name);
 	if (!r)
-		r = make_below(tmp, rest);
+		r = make_below(tmp, rest, closed ? 0555 : 0755);
 	if (!r)
-		r = look_like(parent, tmp);
+		r = look_like(parent, tmp, closed);
 	if (!r && !strcmp(parent_path, "/"))
 		r = become_root(tmp);
-	if (!r && mount(NULL, parent_path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL))
+	if (!r && !closed && mount(NULL, parent_path, NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL))
 		r = -errno;
 	return r;
 }
