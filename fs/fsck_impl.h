@@ -88,6 +88,8 @@ int ntr_fsck_entry(struct ntr_fsck_tree *t, uint64_t dir, uint64_t hash, const c
         const uint8_t *val, size_t vlen);
 /* An item's own form and the chunks it names. */
 int ntr_fsck_item(struct ntr_fsck_tree *t, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen);
+/* fsck_cache.c: a CACHE item that came (val) or went (NULL) fits the other parts of its value. */
+int ntr_fsck_cache(struct ntr_fsck_tree *t, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen);
 /* Reads an entry's value. 0 or -EUCLEAN. */
 int ntr_fsck_entry_parse(const uint8_t *val, size_t vlen, uint64_t *ret_ino, uint8_t *ret_dtype);
 

@@ -1,4 +1,5 @@
 /* The rules of one tree: what items look like, and how records, entries, links and extents fit together. */
+#include "cache.h"
 #include "file_impl.h"
 #include "fsck_impl.h"
 #include "inode_impl.h"
@@ -30,6 +31,8 @@ static int record_get(const struct ntr_snap *s, uint64_t ino, struct ntr_inode *
 static bool key_ok(const uint8_t *key, size_t klen)
 {
 	bool meta = ntr_get_be64(key) == NTR_INO_META;
+	size_t cache_key;
+	unsigned part;
 
 	if (!ntr_get_be64(key))
 		return false;
@@ -46,12 +49,15 @@ static bool key_ok(const uint8_t *key, size_t klen)
 		return klen == HEAD64 && !meta;
 	case NTR_ITEM_KV:
 		return klen > NTR_ITEM_KEY_HEAD && meta;
+	case NTR_ITEM_CACHE:
+		return meta && ntr_cacheitem_suffix_ok(key + NTR_ITEM_KEY_HEAD, klen - NTR_ITEM_KEY_HEAD,
+		                       &part, &cache_key);
 	default:
 		return false;
 	}
 }
 
-/* A value of XATTR or KV that is in chunks: as many as its length needs, each as long as it must be. */
+/* A value of XATTR, KV or CACHE that is in chunks: as many as its length needs, each as long as it must be. */
 static bool value_chunks_ok(const struct ntr_fsck_run *k, const uint8_t *val, const uint8_t *ids, size_t n)
 {
 	uint64_t len = ntr_get_le64(val + 1);
@@ -80,6 +86,7 @@ static bool value_ok(
 	switch (key[8]) {
 	case NTR_ITEM_XATTR:
 	case NTR_ITEM_KV:
+	case NTR_ITEM_CACHE:
 		return !val[0] || value_chunks_ok(k, val, ids, n);
 	case NTR_ITEM_LINK:
 		return vlen == 1 && !val[0];
@@ -93,7 +100,8 @@ static bool value_ok(
 int ntr_fsck_item(struct ntr_fsck_tree *t, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen)
 {
 	static const char *const kinds[] = {
-	        "", "record", "attribute", "entry", "extent", "link", "key-value item"};
+	        "", "record", "attribute", "entry", "extent", "link", "key-value item",
+	        "cache item"};
 
 	if (klen < NTR_ITEM_KEY_HEAD || !key_ok(key, klen)) {
 		ntr_fsck_problem(t->k, "%s: inode %" PRIu64 ": an item of unknown form", t->name, t->ino);

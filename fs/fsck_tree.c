@@ -90,11 +90,14 @@ static int item_differs(void *user, const uint8_t *key, size_t klen, const uint8
 		ntr_inode_count(&t->counts, 1, key, klen, new, new_len);
 	if (!r && old)
 		r = item_lost(t, key, klen, old, old_len, !new);
+	if (!r && new)
+		r = ntr_fsck_item(t, key, klen, new, new_len);
+	if (!r && !t->stray && klen > NTR_ITEM_KEY_HEAD && key[8] == NTR_ITEM_CACHE)
+		return ntr_fsck_cache(t, key, klen, new, new_len);
 	if (r || !new)
 		return r;
-	r = ntr_fsck_item(t, key, klen, new, new_len);
-	if (r || t->stray || key[8] != NTR_ITEM_DIRENT)
-		return r;
+	if (t->stray || key[8] != NTR_ITEM_DIRENT)
+		return 0;
 	return entry_came(t, key, klen, new, new_len);
 }
 

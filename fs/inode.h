@@ -8,9 +8,10 @@
  *     4 EXTENT  BE64 group               -> chunk ids, 0 for a hole
  *     5 LINK    BE64 parent | name       -> ""
  *     6 KV      key                      -> value (inode NTR_INO_META only)
+ *     7 CACHE   key [NUL BE16 part]      -> value (inode NTR_INO_META only; cache.h)
  *
  * Every value begins with one flag byte: NTR_ITEM_CHUNKS says that the rest is a list of LE64 chunk ids
- * (after a LE64 byte length for XATTR and KV; an INODE record goes on behind its one id), so that whoever
+ * (after a LE64 byte length for XATTR, KV and CACHE; an INODE record goes on behind its one id), so that whoever
  * looks for chunks finds them generically: ntr_item_chunks. This module keeps items; the rules that tie
  * several of them together (link counts, renames) are names.h's, content is file.h's. */
 #ifndef NTR_FS_INODE_H
@@ -21,7 +22,15 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { NTR_ITEM_INODE = 1, NTR_ITEM_XATTR, NTR_ITEM_DIRENT, NTR_ITEM_EXTENT, NTR_ITEM_LINK, NTR_ITEM_KV };
+enum {
+	NTR_ITEM_INODE = 1,
+	NTR_ITEM_XATTR,
+	NTR_ITEM_DIRENT,
+	NTR_ITEM_EXTENT,
+	NTR_ITEM_LINK,
+	NTR_ITEM_KV,
+	NTR_ITEM_CACHE
+};
 enum { NTR_ITEM_CHUNKS = 1 }; /* value flag */
 enum {
 	NTR_INODE_INLINE = 512,  /* largest content kept in the record */

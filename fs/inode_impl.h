@@ -70,6 +70,12 @@ static inline const uint8_t *ntr_varint_get(const uint8_t *p, const uint8_t *end
 	return NULL;
 }
 
+/* A value of XATTR, KV or CACHE: in place, or above NTR_ITEM_INPLACE bytes in chunks (at most
+ * NTR_ITEM_CHUNKS_MAX: -E2BIG). load gives it in fresh memory, a NUL behind it. */
+int ntr_item_value_put(struct ntr_txn *t, const uint8_t *key, size_t klen, const void *data, size_t n);
+int ntr_item_value_load(
+        const struct ntr_snap *s, const uint8_t *val, size_t len, uint8_t **ret, size_t *ret_len);
+
 /* The value of a DIRENT item: 0 or -EUCLEAN. */
 int ntr_dirent_decode(const uint8_t *val, size_t len, uint64_t *ret_ino, uint8_t *ret_dtype);
 

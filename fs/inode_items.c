@@ -27,7 +27,7 @@ static int value_chunks_put(struct ntr_txn *t, const uint8_t *data, size_t n, ui
 	return 0;
 }
 
-static int value_put(struct ntr_txn *t, const uint8_t *key, size_t klen, const void *data, size_t n)
+int ntr_item_value_put(struct ntr_txn *t, const uint8_t *key, size_t klen, const void *data, size_t n)
 {
 	uint8_t val[NTR_VALUE_MAX];
 	size_t len = n + 1;
@@ -58,8 +58,7 @@ static int value_chunks_load(const struct ntr_snap *s, const uint8_t *ids, uint8
 	return 0;
 }
 
-/* The whole value in fresh memory, a NUL behind it. */
-static int value_load(
+int ntr_item_value_load(
         const struct ntr_snap *s, const uint8_t *val, size_t len, uint8_t **ret, size_t *ret_len)
 {
 	bool chunks = len && val[0] == NTR_ITEM_CHUNKS;
@@ -95,7 +94,7 @@ static int value_get(
 	size_t len;
 	int r = ntr_snap_get(s, key, klen, val, &len);
 
-	return r ? r : value_load(s, val, len, ret, ret_len);
+	return r ? r : ntr_item_value_load(s, val, len, ret, ret_len);
 }
 
 /* Calls fn for every item of one type of ino whose suffix begins with prefix. */
@@ -119,7 +118,7 @@ static int value_each(const struct ntr_snap *s, uint64_t ino, uint8_t type, cons
 		}
 		memcpy(name, c.key + NTR_ITEM_KEY_HEAD, n);
 		name[n] = '\0';
-		r = value_load(s, c.val, c.vlen, &val, &len);
+		r = ntr_item_value_load(s, c.val, c.vlen, &val, &len);
 		if (!r)
 			r = fn(user, name, val, len);
 		if (r)
@@ -173,7 +172,7 @@ int ntr_xattr_set(struct ntr_txn *t, struct ntr_inode *in, const char *name, con
 	if (!r && len > NTR_XATTR_VALUE_MAX)
 		r = -E2BIG;
 	if (!r)
-		r = value_put(t, key, klen, val, len);
+		r = ntr_item_value_put(t, key, klen, val, len);
 	if (r)
 		return r;
 	in->flags |= NTR_INODE_HAS_XATTR;
@@ -299,7 +298,7 @@ int ntr_kvitem_set(struct ntr_txn *t, const char *name, const void *val, size_t 
 		r = seed_change_ok(ntr_txn_snap(t), val, len);
 	if (r)
 		return r;
-	return val ? value_put(t, key, klen, val, len) : ntr_txn_del(t, key, klen);
+	return val ? ntr_item_value_put(t, key, klen, val, len) : ntr_txn_del(t, key, klen);
 }
 
 int ntr_kvitem_each(const struct ntr_snap *s, const char *prefix,
@@ -321,7 +320,7 @@ int ntr_item_chunks(const uint8_t *key, size_t klen, const uint8_t *val, size_t 
 	*ret_ids = val + 1;
 	if (!val[0])
 		return 0;
-	if (key[8] == NTR_ITEM_XATTR || key[8] == NTR_ITEM_KV)
+	if (key[8] == NTR_ITEM_XATTR || key[8] == NTR_ITEM_KV || key[8] == NTR_ITEM_CACHE)
 		head = 9;
 	*ret_ids = val + head;
 	if (key[8] == NTR_ITEM_INODE) {

@@ -188,7 +188,9 @@ int ntr_name_drop(
 	return r ? r : ntr_inode_put(t, &in);
 }
 
-int ntr_name_remove(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *now)
+/* now: of the directory; lost: of a file that keeps other names. */
+static int take_name(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *now,
+        const struct timespec *lost)
 {
 	struct ntr_inode d;
 	uint64_t ino;
@@ -204,9 +206,19 @@ int ntr_name_remove(struct ntr_txn *t, uint64_t dir, const char *name, const str
 		r = ntr_dirent_del(t, dir, name, n);
 	if (r)
 		return r;
-	r = dtype == DT_DIR ? ntr_name_erase_tree(t, ino, NULL, NULL)
-	                    : ntr_name_drop(t, ino, dir, name, n, now);
+	r = dtype == DT_DIR ? ntr_name_erase_dirs(t, ino, NULL, NULL, lost)
+	                    : ntr_name_drop(t, ino, dir, name, n, lost);
 	return r ? r : touch_dir(t, &d, -(dtype == DT_DIR), now);
+}
+
+int ntr_name_remove(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *now)
+{
+	return take_name(t, dir, name, now, now);
+}
+
+int ntr_name_lose(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *lost)
+{
+	return take_name(t, dir, name, NULL, lost);
 }
 
 /* A LINK item of the name goes at once: what still has one after a detach is named there. The record's own

@@ -26,6 +26,9 @@ int ntr_name_link(
         struct ntr_txn *t, uint64_t ino, uint64_t dir, const char *name, const struct timespec *now);
 /* Takes one name away; the last one erases the object. Directories: with everything below them. -ENOENT. */
 int ntr_name_remove(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *now);
+/* As ntr_name_remove without `now`, for one who sets directories' times himself: `lost` becomes the ctime of what
+ * keeps other names. */
+int ntr_name_lose(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *lost);
 /* Takes the entry away but keeps the object, for a move whose other half follows (its record still says the
  * old name). */
 int ntr_name_detach(struct ntr_txn *t, uint64_t dir, const char *name, uint64_t *ret_ino);
@@ -41,7 +44,7 @@ int ntr_name_rename(struct ntr_txn *t, uint64_t dir, const char *name, uint64_t 
         const struct timespec *now);
 /* Erases an object without names and all below it (a detached directory; of a detached file with other names
  * only the lost name is counted off). keep, when not NULL, is asked for every inode below: true leaves that
- * object alone (it has been attached elsewhere). */
+ * object alone (it has been attached elsewhere). Files that keep names elsewhere keep their ctime. */
 int ntr_name_erase_tree(struct ntr_txn *t, uint64_t ino, bool (*keep)(void *user, uint64_t ino), void *user);
 
 #endif

@@ -13,6 +13,7 @@ struct eraser {
 	struct ntr_txn *t;
 	bool (*keep)(void *user, uint64_t ino);
 	void *user;
+	const struct timespec *lost;
 	struct ntr_buf dirs;  /* LE64 inodes still to be erased */
 	struct ntr_buf batch; /* struct ntr_dirent */
 };
@@ -69,7 +70,7 @@ static int erase_entry(struct eraser *e, uint64_t dir, const struct ntr_dirent *
 		return leave(e, dir, en);
 	if (en->dtype == DT_DIR)
 		return ntr_buf_le64(&e->dirs, en->ino);
-	return ntr_name_drop(e->t, en->ino, dir, en->name, en->name_len, NULL);
+	return ntr_name_drop(e->t, en->ino, dir, en->name, en->name_len, e->lost);
 }
 
 static int erase_dir(struct eraser *e, uint64_t dir)
@@ -103,20 +104,25 @@ static int erase_file(struct ntr_txn *t, struct ntr_inode *in)
 	return ntr_inode_put(t, in);
 }
 
-int ntr_name_erase_tree(struct ntr_txn *t, uint64_t ino, bool (*keep)(void *user, uint64_t ino), void *user)
+int ntr_name_erase_dirs(struct ntr_txn *t, uint64_t ino, bool (*keep)(void *user, uint64_t ino), void *user,
+        const struct timespec *lost)
 {
-	ntr_auto(eraser_done) struct eraser e = {.t = t, .keep = keep, .user = user};
-	struct ntr_inode in;
-	int r = ntr_inode_get(ntr_txn_snap(t), ino, &in);
+	ntr_auto(eraser_done) struct eraser e = {.t = t, .keep = keep, .user = user, .lost = lost};
+	int r = ntr_buf_le64(&e.dirs, ino);
 
-	if (r)
-		return r;
-	if (!S_ISDIR(in.mode))
-		return erase_file(t, &in);
-	r = ntr_buf_le64(&e.dirs, ino);
 	while (!r && e.dirs.len) {
 		e.dirs.len -= 8;
 		r = erase_dir(&e, ntr_get_le64(e.dirs.data + e.dirs.len));
 	}
 	return r;
+}
+
+int ntr_name_erase_tree(struct ntr_txn *t, uint64_t ino, bool (*keep)(void *user, uint64_t ino), void *user)
+{
+	struct ntr_inode in;
+	int r = ntr_inode_get(ntr_txn_snap(t), ino, &in);
+
+	if (r)
+		return r;
+	return S_ISDIR(in.mode) ? ntr_name_erase_dirs(t, ino, keep, user, NULL) : erase_file(t, &in);
 }

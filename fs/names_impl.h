@@ -22,4 +22,8 @@ int ntr_name_forget(struct ntr_txn *t, struct ntr_inode *in, uint64_t dir, const
 int ntr_name_drop(struct ntr_txn *t, uint64_t ino, uint64_t dir, const char *name, size_t n,
         const struct timespec *now);
 
+/* ntr_name_erase_tree of a directory; lost: ctime of files that keep names elsewhere, or NULL. */
+int ntr_name_erase_dirs(struct ntr_txn *t, uint64_t ino, bool (*keep)(void *user, uint64_t ino), void *user,
+        const struct timespec *lost);
+
 #endif
