@@ -1,0 +1,253 @@
+"""ui artifacts: what the code leaves in `ui = {name: value}`, and files it wrote below the workspace's ui folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from typing import Any, Dict, List, Optional, Tuple
+
+from .values import short_repr, type_name
+
+NAMES_MAX = 20
+BYTES_MAX = 8_000_000
+ROWS_MAX = 200
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}\Z")
+
+Listing = Dict[str, Tuple[int, int, int]]
+
+
+class Unfit(Exception):
+    """A value that makes no artifact; the text says why."""
+
+
+def listing(root: str) -> Listing:
+    """The files of the ui folder, by relative path: size, time and inode tell whether one was written."""
+    found: Listing = {}
+    top = os.path.join(root, "ui")
+    if not os.path.isdir(top):
+        return found
+    for folder, dirs, files in os.walk(top):
+        dirs.sort()
+        for name in sorted(files):
+            path = os.path.join(folder, name)
+            try:
+                st = os.lstat(path)
+            except OSError:
+                continue
+            found[os.path.relpath(path, top)] = (st.st_size, st.st_mtime_ns, st.st_ino)
+        if len(found) > 10000:
+            break
+    return found
+
+
+# ---- one value
+
+
+def _json(value: Any) -> bytes:
+    def other(obj: Any) -> Any:
+        for method in ("tolist", "isoformat", "to_dict"):
+            make = getattr(obj, method, None)
+            if callable(make):
+                return make()
+        if isinstance(obj, (set, frozenset)):
+            return sorted(obj, key=repr)
+        return short_repr(obj, 1000)
+
+    try:
+        text = json.dumps(value, default=other, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError) as e:
+        raise Unfit("%s has no JSON form: %s" % (type_name(value), e)) from None
+    return text.encode("utf-8", "replace")
+
+
+def _sniff(data: bytes) -> Optional[str]:
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "jpg"
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        return "gif"
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "webp"
+    if data.lstrip()[:5] in (b"<?xml", b"<svg ") and b"<svg" in data[:1000]:
+        return "svg"
+    return None
+
+
+def _cell(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if value == value and abs(value) != float("inf") else None
+    if hasattr(value, "item") and callable(value.item):  # a scalar of numpy's
+        try:
+            return _cell(value.item())
+        except (TypeError, ValueError):
+            pass
+    text = str(value)
+    return None if text in ("NaT", "<NA>", "nan") else text
+
+
+def _table(frame: Any) -> bytes:
+    names = [str(c) for c in frame.columns]
+    top = frame.head(ROWS_MAX)
+    rows = [[_cell(x) for x in row] for row in top.itertuples(index=False, name=None)]
+    columns = [{"name": n, "type": str(t)} for n, t in zip(names, frame.dtypes)]
+    return _json({"columns": columns, "rows": rows, "total": int(len(frame)), "truncated": len(frame) > ROWS_MAX})
+
+
+def _is_cards(value: Any) -> bool:
+    if type(value) is dict and type(value.get("cards")) is list:
+        value = value["cards"]
+    return (
+        type(value) is list
+        and bool(value)
+        and all(type(c) is dict and ("title" in c or "label" in c) and ("value" in c or "text" in c) for c in value)
+    )
+
+
+def _image(save: Any, **options: Any) -> bytes:
+    import io
+
+    out = io.BytesIO()
+    save(out, format="png", **options)
+    return out.getvalue()
+
+
+def _is_a(obj: Any, module: str, name: str) -> bool:
+    loaded = sys.modules.get(module)
+    kind = getattr(loaded, name, None)
+    return isinstance(kind, type) and isinstance(obj, kind)
+
+
+def _make(value: Any) -> Tuple[str, bytes]:
+    """The suffix and the content of a value's file."""
+    if _is_a(value, "plotly.basedatatypes", "BaseFigure"):
+        return "plotly.json", value.to_json().encode("utf-8")
+    if _is_a(value, "pandas", "DataFrame"):
+        return "table.json", _table(value)
+    if _is_a(value, "pandas", "Series"):
+        return "table.json", _table(value.to_frame())
+    if _is_a(value, "matplotlib.figure", "Figure"):
+        return "png", _image(value.savefig, bbox_inches="tight")
+    if _is_a(getattr(value, "figure", None), "matplotlib.figure", "Figure"):  # axes
+        return "png", _image(value.figure.savefig, bbox_inches="tight")
+    if _is_a(value, "PIL.Image", "Image"):
+        return "png", _image(value.save)
+    if isinstance(value, (bytes, bytearray)):
+        kind = _sniff(bytes(value))
+        if kind is None:
+            raise Unfit("these bytes are no png, jpeg, gif, webp or svg image; write them to a file in ui/ instead")
+        return kind, bytes(value)
+    if _is_cards(value):
+        return "cards.json", _json(value if type(value) is dict else {"cards": value})
+    html = getattr(value, "_repr_html_", None)
+    if callable(html) and not isinstance(value, type):
+        text = html()
+        if isinstance(text, str):
+            return "html", text.encode("utf-8", "replace")
+    return "json", _json(value)
+
+
+# ---- all of them
+
+
+class Artifacts:
+    def __init__(self, root: str, before: Listing) -> None:
+        self.root = root
+        self.folder = os.path.join(root, "ui")
+        self.before = before
+        self.made: List[Dict[str, str]] = []
+        self.own: List[str] = []  # paths below ui/ that were written here
+        self.notes: List[str] = []
+
+    def collect(self, ui: Any) -> None:
+        if ui is not None:
+            self._values(ui)
+        self._files()
+        if len(self.made) > NAMES_MAX:
+            self.notes.append("%d artifacts; the first %d are shown" % (len(self.made), NAMES_MAX))
+            del self.made[NAMES_MAX:]
+
+    def _values(self, ui: Any) -> None:
+        if type(ui) is not dict:
+            self.notes.append("ui is a %s; it has to be a dict of name: value" % type(ui).__name__)
+            return
+        items = list(ui.items())
+        if len(items) > NAMES_MAX:
+            self.notes.append("ui has %d names; the first %d are shown" % (len(items), NAMES_MAX))
+        for name, value in items[:NAMES_MAX]:
+            if type(name) is not str or not _NAME.match(name) or name.endswith((".", " ")):
+                self.notes.append("%s is no name for an artifact: letters, digits, _ . -" % short_repr(name, 60))
+                continue
+            try:
+                self._value(name, value)
+            except Unfit as e:
+                self.notes.append("%s: %s" % (name, e))
+            except Exception as e:  # noqa: BLE001 - whatever rendering a foreign object raises
+                self.notes.append("%s: %s could not be shown: %s: %s" % (name, type_name(value), type(e).__name__, e))
+
+    def _value(self, name: str, value: Any) -> None:
+        path = self._existing(value)
+        if path is not None:
+            self.made.append({"name": name, "path": path})
+            return
+        suffix, data = _make(value)
+        if len(data) > BYTES_MAX:
+            self._write(
+                name,
+                "txt",
+                (
+                    "%s: %s took %s bytes as .%s; an artifact has at most %s. Show a summary, or fewer points or rows.\n"
+                    % (name, type_name(value), format(len(data), ","), suffix, format(BYTES_MAX, ","))
+                ).encode("utf-8"),
+            )
+            self.notes.append(
+                "%s is too large: %s bytes, at most %s" % (name, format(len(data), ","), format(BYTES_MAX, ","))
+            )
+            return
+        self._write(name, suffix, data)
+
+    def _existing(self, value: Any) -> Optional[str]:
+        """A str or path of a file that is there: it is the artifact as it is."""
+        if not isinstance(value, (str, os.PathLike)):
+            return None
+        path = os.fspath(value)
+        if type(path) is not str or not path or len(path) > 4000 or "\n" in path or "\0" in path:
+            return None
+        for base in (os.getcwd(), self.root):
+            full = os.path.normpath(os.path.join(base, path))
+            if os.path.isfile(full) and full.startswith(self.root + os.sep):
+                return full
+        return None
+
+    def _write(self, name: str, suffix: str, data: bytes) -> None:
+        base = name if name.endswith("." + suffix) else "%s.%s" % (name, suffix)
+        path = os.path.join(self.folder, base)
+        os.makedirs(self.folder, exist_ok=True)
+        part = path + ".part"
+        with open(part, "wb") as f:
+            f.write(data)
+        os.replace(part, path)
+        self.own.append(base)
+        self.made.append({"name": name, "path": path})
+
+    def _files(self) -> None:
+        named = {a["path"] for a in self.made}
+        for rel, stamp in listing(self.root).items():
+            path = os.path.join(self.folder, rel)
+            if self.before.get(rel) == stamp or rel in self.own or path in named:
+                continue
+            if stamp[0] > BYTES_MAX:
+                self.notes.append("ui/%s is too large to show: %s bytes" % (rel, format(stamp[0], ",")))
+                continue
+            self.made.append({"name": rel, "path": path})
+
+    def lines(self) -> List[str]:
+        lines = []
+        if self.made:
+            pairs = ", ".join("%s -> %s" % (a["name"], a["path"]) for a in self.made)
+            lines.append("[ui artifacts: %s]" % pairs)
+        return lines + ["[ui note: %s]" % n for n in self.notes]

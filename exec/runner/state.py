@@ -1,0 +1,210 @@
+"""What a call sees of its host: the cache, and the host's objects."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import MutableMapping
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+from .channel import Channel, FrameTooLarge
+from .values import DecodeError, EncodeError, Json, decode, dumps, encode
+
+KEY_BYTES = 200
+
+
+class CacheError(TypeError):
+    """A key that cannot be one, or a value that cannot be kept."""
+
+
+class CacheReadOnly(PermissionError):
+    """The call was started read-only."""
+
+
+for _kind in (CacheError, CacheReadOnly):
+    _kind.__module__ = "builtins"  # as errors of the language are named: without a module of ours
+
+
+def check_key(key: object) -> str:
+    if type(key) is not str:
+        raise CacheError("a cache key has to be a str, not %s" % type(key).__name__)
+    if not key or len(key.encode("utf-8", "surrogatepass")) > KEY_BYTES:
+        raise CacheError("a cache key has 1 to %d bytes: %r" % (KEY_BYTES, key[:80]))
+    if key.startswith("__"):
+        raise CacheError("a cache key must not begin with '__': %r" % key)
+    if "/" in key or "\0" in key or not key.isprintable() and any("\ud800" <= c <= "\udfff" for c in key):
+        raise CacheError("a cache key must not hold '/', NUL or half characters: %r" % key)
+    return key
+
+
+class Cache(MutableMapping):
+    """A dict that is committed, rolled back and forked with the files.
+
+    Values are read when they are asked for, and written at once. What was read or written is looked at again when the
+    call ends, so that changes inside of it (cache["x"].append(1)) count.
+    """
+
+    def __init__(self, channel: Channel, readonly: bool) -> None:
+        self._channel = channel
+        self._readonly = readonly
+        self._live: Dict[str, Tuple[Any, str]] = {}  # the object, and its text as the host has it
+
+    def _ask(self, op: str, **members: Json) -> Dict[str, Any]:
+        reply = self._channel.ask(dict(members, cache=op))
+        if "error" in reply:
+            raise CacheError(str(reply["error"]))
+        return reply
+
+    def __getitem__(self, key: str) -> Any:
+        check_key(key)
+        if key in self._live:
+            return self._live[key][0]
+        reply = self._ask("get", key=key)
+        if reply.get("missing"):
+            raise KeyError(key)
+        try:
+            value = decode(reply.get("value"))
+        except (DecodeError, EncodeError) as e:
+            raise CacheError("cache[%r]: %s" % (key, e)) from None
+        self._live[key] = (value, dumps(reply.get("value")))
+        return value
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        check_key(key)
+        if self._readonly:
+            raise CacheReadOnly("this call is read-only: cache[%r] cannot be set" % key)
+        self._store(key, value)
+
+    def _store(self, key: str, value: Any) -> None:
+        try:
+            data = encode(value)
+            self._ask("set", key=key, value=data)
+        except EncodeError as e:
+            raise CacheError("cache[%r] cannot keep this value: %s" % (key, e)) from None
+        except FrameTooLarge as e:
+            raise CacheError("cache[%r] cannot keep this value: %s; write it to a file" % (key, e)) from None
+        self._live[key] = (value, dumps(data))
+
+    def __delitem__(self, key: str) -> None:
+        check_key(key)
+        if self._readonly:
+            raise CacheReadOnly("this call is read-only: cache[%r] cannot be deleted" % key)
+        self._live.pop(key, None)
+        if self._ask("del", key=key).get("missing"):
+            raise KeyError(key)
+
+    def __contains__(self, key: object) -> bool:
+        if type(key) is not str:
+            return False
+        return key in self._live or key in self._keys()
+
+    def _keys(self) -> List[str]:
+        keys = self._ask("keys").get("value")
+        return [k for k in keys if type(k) is str] if type(keys) is list else []
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys())
+
+    def __len__(self) -> int:
+        return len(self._keys())
+
+    def __repr__(self) -> str:
+        return "cache(%s)" % ", ".join(map(repr, self._keys()))
+
+    def __reduce__(self) -> Any:
+        raise TypeError("the cache itself cannot be pickled; dict(cache) can")
+
+    def settle(self) -> List[str]:
+        """Writes what was changed in place; what went wrong with it, as texts."""
+        problems = []
+        for key, (value, text) in list(self._live.items()):
+            if type(value) in (str, int, float, bool, bytes, type(None)):
+                continue
+            try:
+                changed = dumps(encode(value)) != text
+                if changed and not self._readonly:
+                    self._store(key, value)
+            except CacheError as e:
+                problems.append(str(e))
+            except EncodeError as e:
+                problems.append("cache[%r] was changed to what cannot be kept: %s" % (key, e))
+            except RuntimeError as e:  # a thread that was left behind changes it meanwhile
+                problems.append("cache[%r] could not be written: %s" % (key, e))
+        return problems
+
+
+# ---- host objects
+
+
+class HostError(Exception):
+    """An exception of the host's that has no built-in type here."""
+
+
+HostError.__module__ = "builtins"
+
+
+def _host_exception(error: Json) -> BaseException:
+    kind, text = "HostError", "the host's answer makes no sense"
+    if type(error) is dict:
+        kind, text = str(error.get("type", kind)), str(error.get("text", ""))
+    known = getattr(builtins, kind, None)
+    if isinstance(known, type) and issubclass(known, Exception):
+        try:
+            return known(text)
+        except TypeError:
+            pass
+    return HostError("%s: %s" % (kind, text))
+
+
+class HostObject:
+    """Stands for an object of the embedding program: its allowed methods run there, arguments and results are data."""
+
+    __slots__ = ("_ntr_call", "_ntr_name", "_ntr_methods")
+
+    def __init__(self, name: str, methods: Optional[List[str]], call: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_ntr_name", name)
+        object.__setattr__(self, "_ntr_methods", methods)
+        object.__setattr__(self, "_ntr_call", call)
+
+    def __getattr__(self, method: str) -> Any:
+        name, methods = self._ntr_name, self._ntr_methods
+        if method.startswith("_") or (methods is not None and method not in methods):
+            known = "" if methods is None else "; it has %s" % (", ".join(sorted(methods)) or "none")
+            raise AttributeError("%s has no method %r that may be called%s" % (name, method, known))
+        call = self._ntr_call
+
+        def remote(*args: Any, **kwargs: Any) -> Any:
+            return call(name, method, args, kwargs)
+
+        remote.__name__ = method
+        remote.__qualname__ = "%s.%s" % (name, method)
+        return remote
+
+    def __setattr__(self, attr: str, value: Any) -> None:
+        raise AttributeError("%s is an object of the host: its attributes cannot be set" % self._ntr_name)
+
+    def __dir__(self) -> List[str]:
+        return list(self._ntr_methods or [])
+
+    def __repr__(self) -> str:
+        return "<host object %s>" % self._ntr_name
+
+    def __reduce__(self) -> Any:
+        raise TypeError("%s is an object of the host and cannot be pickled" % self._ntr_name)
+
+
+def host_objects(channel: Channel, specs: Json) -> Dict[str, HostObject]:
+    def call(name: str, method: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+        try:
+            message = {"object": name, "method": method, "args": encode(list(args)), "kwargs": encode(kwargs)}
+        except EncodeError as e:
+            raise TypeError("%s.%s: an argument cannot be handed over: %s" % (name, method, e)) from None
+        reply = channel.ask(message)
+        if "error" in reply:
+            raise _host_exception(reply["error"])
+        return decode(reply.get("value"))
+
+    made = {}
+    for spec in specs or []:
+        methods = spec.get("methods")
+        made[spec["name"]] = HostObject(spec["name"], None if methods is None else list(methods), call)
+    return made
