@@ -1,10 +1,12 @@
-/* While calls run: `signal` frames of their clients, and clients that go away.
+/* While calls run: `signal` and `answer` frames of their clients, and clients that go away.
  *
  * The connection's own thread is inside the call, so one thread looks at all those sockets. It takes whole
- * `signal` frames out of the stream and leaves everything else for the connection's thread, which reads on
- * after the call. A client has gone when its socket is closed, not when it only has nothing more to say. */
+ * `signal` frames out of the stream, and frames that begin with `{"op":"answer"` piece by piece (they may be
+ * larger than the socket holds), and leaves everything else for the connection's thread, which reads on after
+ * the call. A client has gone when its socket is closed, not when it only has nothing more to say. */
 #include "ntrd.h"
 
+#include "../base/buf.h"
 #include "../base/util.h"
 
 #include <errno.h>
@@ -26,6 +28,8 @@ struct entry {
 	bool busy;        /* its signal function runs, without the lock */
 	bool foreign;     /* the next frame is not for us */
 	bool pending_hup;
+	struct ntr_buf answer; /* of which `left` bytes are still to come */
+	size_t left;
 };
 
 struct ntrd_watcher {
@@ -60,6 +64,16 @@ static void deliver(struct ntrd_watcher *w, struct entry *en, int sig)
 	pthread_cond_broadcast(&w->idle);
 }
 
+static void deliver_answer(struct ntrd_watcher *w, struct entry *en, const json_t *msg)
+{
+	en->busy = true;
+	pthread_mutex_unlock(&w->lock);
+	en->w.answer(en->w.user, msg);
+	pthread_mutex_lock(&w->lock);
+	en->busy = false;
+	pthread_cond_broadcast(&w->idle);
+}
+
 static void gone(struct ntrd_watcher *w, struct entry *en)
 {
 	if (en->kill_at)
@@ -68,7 +82,103 @@ static void gone(struct ntrd_watcher *w, struct entry *en)
 	deliver(w, en, SIGHUP);
 }
 
-/* The signal of a whole frame at the head of the stream, after taking it off; 0: none (yet). */
+static const char *skip_blanks(const char *p, const char *end)
+{
+	while (p < end && memchr(" \t\r\n", *p, 4))
+		p++;
+	return p;
+}
+
+/* Does the text of a frame begin as an answer's? 1, 0, or -1: too little of it is there to tell. */
+static int begins_answer(const char *p, const char *end)
+{
+	static const char *const words[] = {"{", "\"op\"", ":", "\"answer\""};
+
+	for (size_t i = 0; i < NTR_COUNT(words); i++) {
+		size_t n = strlen(words[i]);
+
+		p = skip_blanks(p, end);
+		if (strncmp(p, words[i], NTR_MIN(n, (size_t)(end - p))) != 0)
+			return 0;
+		if (n > (size_t)(end - p))
+			return -1;
+		p += n;
+	}
+	return 1;
+}
+
+/* Takes what is there of an answer. True: all of it is. */
+static bool take_answer(struct entry *en)
+{
+	while (en->left) {
+		ssize_t n;
+
+		if (ntr_buf_reserve(&en->answer, NTR_MIN(en->left, (size_t)1 << 16)))
+			break;
+		n = recv(en->w.sock, en->answer.data + en->answer.len, NTR_MIN(en->left, (size_t)1 << 16),
+		        MSG_DONTWAIT);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		en->answer.len += (size_t)n;
+		en->left -= (size_t)n;
+	}
+	return !en->left;
+}
+
+/* An answer at the head of the stream: begins to take it. 1, 0: something else is there, -1: nothing yet that
+ * tells. */
+static int find_answer(struct entry *en)
+{
+	char head[4 + 64];
+	ssize_t n = recv(en->w.sock, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+	size_t len;
+	int r;
+
+	if (n <= 4)
+		return -1;
+	len = ntr_get_le32(head);
+	if (len > NTR_WIRE_MAX)
+		return 0;
+	r = begins_answer(head + 4, head + NTR_MIN((size_t)n, len + 4));
+	if (r <= 0)
+		return (size_t)n >= len + 4 ? 0 : r;
+	if (recv(en->w.sock, head, 4, MSG_DONTWAIT) != 4)
+		return -1;
+	en->left = len;
+	return 1;
+}
+
+/* 1: one was delivered, and there may be more; 0: something else is there; -1: more has to come. What is no
+ * JSON ends the connection as if the client had gone. */
+static int answers(struct ntrd_watcher *w, struct entry *en)
+{
+	ntr_autojson json_t *msg = NULL;
+	int r;
+
+	if (!en->w.answer)
+		return 0;
+	r = en->left ? 1 : find_answer(en);
+	if (r <= 0)
+		return r;
+	if (!take_answer(en)) {
+		if (en->answer.err)
+			gone(w, en);
+		return -1;
+	}
+	msg = json_loadb(
+	        (const char *)en->answer.data, en->answer.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
+	ntr_buf_done(&en->answer);
+	if (msg)
+		deliver_answer(w, en, msg);
+	else
+		gone(w, en);
+	return 1;
+}
+
+/* The signal of a whole frame at the head of the stream, after taking it off; 0: none (yet); -1: one that is
+ * no signal's number was taken off. */
 static int take_signal(struct entry *en)
 {
 	ntr_autojson json_t *msg = NULL;
@@ -89,12 +199,12 @@ static int take_signal(struct entry *en)
 	msg = json_loadb((const char *)buf + 4, len - 4, JSON_REJECT_DUPLICATES, NULL);
 	sig = ntr_json_int(msg, "sig", 0);
 	if (strcmp(ntr_json_str(msg, "op", ""), "signal")) {
-		en->foreign = true;
+		en->foreign = true; /* an answer has been taken before */
 		return 0;
 	}
 	if (recv(en->w.sock, buf, len, MSG_DONTWAIT) != (ssize_t)len)
 		return 0;
-	return sig > 0 && sig < NSIG ? (int)sig : take_signal(en);
+	return sig > 0 && sig < NSIG ? (int)sig : -1;
 }
 
 static void readable(struct ntrd_watcher *w, uint64_t id)
@@ -102,8 +212,17 @@ static void readable(struct ntrd_watcher *w, uint64_t id)
 	struct entry *en;
 	int sig;
 
-	while ((en = find(w, id)) && !en->foreign && (sig = take_signal(en)))
-		deliver(w, en, sig);
+	while ((en = find(w, id)) && !en->foreign) {
+		int r = answers(w, en);
+
+		if (r < 0)
+			break;
+		sig = r ? -1 : take_signal(en);
+		if (!sig)
+			break;
+		if (sig > 0)
+			deliver(w, en, sig);
+	}
 }
 
 /* Time until the next kill in ms, after doing those that are due. */
@@ -259,6 +378,22 @@ int ntrd_watch_add(struct ntrd_watcher *w, const struct ntrd_watch *watch, uint6
 	return r;
 }
 
+/* The call is over in the middle of an answer: the stream goes on behind it. */
+static void drop_rest(struct entry *en)
+{
+	char skip[65536];
+
+	while (en->left) {
+		ssize_t n = recv(en->w.sock, skip, NTR_MIN(en->left, sizeof skip), 0);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		en->left -= (size_t)n;
+	}
+}
+
 void ntrd_watch_remove(struct ntrd_watcher *w, uint64_t id)
 {
 	struct entry *en;
@@ -272,6 +407,10 @@ void ntrd_watch_remove(struct ntrd_watcher *w, uint64_t id)
 		TAILQ_REMOVE(&w->entries, en, link);
 	}
 	pthread_mutex_unlock(&w->lock);
+	if (en) {
+		drop_rest(en);
+		ntr_buf_done(&en->answer);
+	}
 	free(en);
 }
 

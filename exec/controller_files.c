@@ -10,8 +10,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* "sub/dir", "/workspace/sub", "/workspace" -> path below the workspace, without leading '/'. */
-static int inner_path(const char *wsroot, const char *path, const char **ret, struct ntr_err *e)
+int ntr_ctl_inner_path(const char *wsroot, const char *path, const char **ret, struct ntr_err *e)
 {
 	size_t n = strlen(wsroot);
 
@@ -19,8 +18,9 @@ static int inner_path(const char *wsroot, const char *path, const char **ret, st
 		if (strncmp(path, wsroot, n) || (path[n] && path[n] != '/')) {
 			ntr_err_set(e, -EINVAL, "find %s", path);
 			ntr_err_why(e, "not inside the workspace");
-			return ntr_err_todo(e,
-			        "give a path relative to the workspace, or one that begins with %s", wsroot);
+			ntr_err_todo(e, "give a path relative to the workspace, or one that begins with %s",
+			        wsroot);
+			return -EINVAL;
 		}
 		path += n;
 	}
@@ -85,7 +85,7 @@ static int open_in_view(struct ntr_ctl *c, const char *session, const char *path
 		return r;
 	r = ntr_session_by_id(c->store, s->sid, &h, e);
 	if (!r)
-		r = inner_path(h.wsroot, path, &inner, e);
+		r = ntr_ctl_inner_path(h.wsroot, path, &inner, e);
 	if (!r)
 		r = ntr_live_open(s->live, *inner ? inner : ".", O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, ret, e);
 	pthread_mutex_unlock(&s->call_m);
@@ -109,8 +109,7 @@ static int snap_of(struct ntr_ctl *c, const char *session, const char *rev, stru
 	return r;
 }
 
-/* path as it is now (or, with rev, was): open inside the view, or *ret_fd -1 and *ret_inner in a tree. */
-static int open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
+int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
         struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e)
 {
 	struct ntr_head h = {0};
@@ -123,7 +122,7 @@ static int open_now(struct ntr_ctl *c, const char *session, const char *rev, con
 	}
 	if (!r)
 		r = snap_of(c, session, rev, ret, &h, e);
-	return r ? r : inner_path(*h.wsroot ? h.wsroot : "/workspace", path, ret_inner, e);
+	return r ? r : ntr_ctl_inner_path(*h.wsroot ? h.wsroot : "/workspace", path, ret_inner, e);
 }
 
 static int copy_fd(int in, int out)
@@ -184,7 +183,7 @@ int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const c
 	ntr_autoclose int in = -1;
 	struct ntr_snap snap;
 	const char *inner;
-	int r = open_now(c, session, rev, path, &in, &snap, &inner, e);
+	int r = ntr_ctl_open_now(c, session, rev, path, &in, &snap, &inner, e);
 
 	if (!r)
 		r = in >= 0 ? cat_fd(in, fd, ret_mode) : cat_tree(&snap, inner, fd, ret_mode);
@@ -347,7 +346,7 @@ int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const ch
 	ntr_autoclose int fd = -1;
 	struct ntr_snap snap;
 	const char *inner;
-	int r = list ? open_now(c, session, rev, path, &fd, &snap, &inner, e) : -ENOMEM;
+	int r = list ? ntr_ctl_open_now(c, session, rev, path, &fd, &snap, &inner, e) : -ENOMEM;
 
 	if (!r)
 		r = fd >= 0 ? ls_fd(fd, inner, list) : ls_tree(&snap, inner, list);
@@ -530,7 +529,7 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 	commit[0] = '\0';
 	if (r)
 		return r;
-	r = inner_path(h.wsroot, path, &inner, e);
+	r = ntr_ctl_inner_path(h.wsroot, path, &inner, e);
 	if (!r && !*inner)
 		r = -EISDIR;
 	if (!r)
