@@ -23,7 +23,9 @@ int ntr_kv_errno(const char *text)
 	        {"Corruption", -EUCLEAN},
 	        {"Permission denied", -EACCES},
 	        {"Read-only file system", -EROFS},
+	        {"Too many open files in system", -ENFILE},
 	        {"Too many open files", -EMFILE},
+	        {"Cannot allocate memory", -ENOMEM},
 	        {"Not implemented: Not supported operation in read only mode", -EROFS},
 	        {"No such file or directory", -ENOENT},
 	};
@@ -36,8 +38,7 @@ int ntr_kv_errno(const char *text)
 	return -EIO;
 }
 
-/* What the reader of an error can do. All failed writes but those for want of space put RocksDB into a state
- * in which it takes no more, and its C API has no way out of it but to open anew. */
+/* What the reader of an error can do. */
 static const char *advice(int code)
 {
 	switch (code) {
@@ -46,10 +47,15 @@ static const char *advice(int code)
 		       "itself in seconds";
 	case -EDQUOT:
 	case -EFBIG:
-		return "raise the limit or free space below it, then restart ntr's daemon (`ntr daemon "
-		       "stop`)";
+		return "raise the limit or free space below it; writing then goes on by itself";
+	case -EROFS:
+		return "mount the store's filesystem for writing; writing then goes on by itself";
+	case -EMFILE:
+	case -ENFILE:
+		return "raise the limit on open files (`ulimit -n`), then `ntr daemon stop`: the next command "
+		       "starts it with the new limit";
 	case -EIO:
-		return "check the disk, then restart ntr's daemon (`ntr daemon stop`)";
+		return "check the disk (`dmesg` names it) and run `ntr fsck`; once the disk works again, so does ntr";
 	case -EBUSY:
 		return "end the process that has it open";
 	case -EUCLEAN:
@@ -159,63 +165,84 @@ void ntr_kv_batch_clear(struct ntr_kv_batch *b)
 	rocksdb_writebatch_clear(b->b);
 }
 
+/* One step that writes, again where that can help: after a full disk, and once after the database was resumed.
+ */
+static int step(struct ntr_kv *kv, char *(*once)(struct ntr_kv *kv, const void *arg), const void *arg,
+        const char *what, struct ntr_err *e)
+{
+	uint64_t until = 0, seen;
+	bool resumed = false;
+
+	for (;;) {
+		seen = ntr_kv_resumed(kv);
+		char *text = once(kv, arg);
+		int r = ntr_kv_errno(text);
+		bool again = ntr_kv_room_again(kv, r, &until);
+
+		if (!again && !resumed)
+			again = resumed = ntr_kv_resume(kv, r, seen, text);
+		if (!again)
+			return ntr_kv_fail(e, text, what);
+		rocksdb_free(text);
+	}
+}
+
+struct write_arg {
+	struct ntr_kv_batch *b;
+	enum ntr_kv_mode mode;
+};
+
+static char *write_once(struct ntr_kv *kv, const void *arg)
+{
+	const struct write_arg *a = arg;
+	char *text = NULL;
+
+	pthread_rwlock_rdlock(&kv->log_lock);
+	rocksdb_write(kv->db, kv->write[a->mode], a->b->b, &text);
+	pthread_rwlock_unlock(&kv->log_lock);
+	return text;
+}
+
 int ntr_kv_write(struct ntr_kv *kv, struct ntr_kv_batch *b, enum ntr_kv_mode mode, struct ntr_err *e)
 {
 	static const char what[] = "write to the database";
-	uint64_t until = 0;
+	struct write_arg a = {b, mode};
 	int r = fault(kv, "write to", e);
 
 	if (!r)
 		r = ntr_kv_room(kv, ntr_kv_batch_bytes(b), mode != NTR_KV_NO_WAL, what, e);
-	if (r)
-		return r;
-	do {
-		char *text = NULL;
+	return r ? r : step(kv, write_once, &a, what, e);
+}
 
-		pthread_rwlock_rdlock(&kv->log_lock);
-		rocksdb_write(kv->db, kv->write[mode], b->b, &text);
-		pthread_rwlock_unlock(&kv->log_lock);
-		r = ntr_kv_fail(e, text, what);
-	} while (ntr_kv_room_again(kv, r, &until));
-	if (!r && until && e)
-		*e = (struct ntr_err){0};
-	return r;
+static char *sync_once(struct ntr_kv *kv, const void *arg)
+{
+	char *text = NULL;
+
+	(void)arg;
+	rocksdb_flush_wal(kv->db, 1, &text);
+	return text;
 }
 
 int ntr_kv_sync_wal(struct ntr_kv *kv, struct ntr_err *e)
 {
-	char *text = NULL;
 	int r = fault(kv, "sync", e);
 
-	if (r)
-		return r;
-	rocksdb_flush_wal(kv->db, 1, &text);
-	return ntr_kv_fail(e, text, "sync the database's log");
+	return r ? r : step(kv, sync_once, NULL, "sync the database's log", e);
+}
+
+static char *flush_once(struct ntr_kv *kv, const void *arg)
+{
+	return ntr_kv_db_flush(kv, *(const enum ntr_cf *)arg);
 }
 
 int ntr_kv_flush(struct ntr_kv *kv, enum ntr_cf cf, struct ntr_err *e)
 {
 	static const char what[] = "flush the database";
-	rocksdb_flushoptions_t *o;
-	uint64_t until = 0;
 	int r = fault(kv, "flush", e);
 
 	if (!r)
 		r = ntr_kv_room(kv, 0, false, what, e);
-	if (r)
-		return r;
-	o = rocksdb_flushoptions_create();
-	rocksdb_flushoptions_set_wait(o, 1);
-	do {
-		char *text = NULL;
-
-		rocksdb_flush_cf(kv->db, o, kv->cf[cf], &text);
-		r = ntr_kv_fail(e, text, what);
-	} while (ntr_kv_room_again(kv, r, &until));
-	if (!r && until && e)
-		*e = (struct ntr_err){0};
-	rocksdb_flushoptions_destroy(o);
-	return r;
+	return r ? r : step(kv, flush_once, &cf, what, e);
 }
 
 struct ntr_kv_iter *ntr_kv_iter_new(struct ntr_kv *kv, enum ntr_cf cf, bool fill_cache)

@@ -67,8 +67,8 @@ enum ntr_kv_mode {
 /* Writes the whole batch or nothing. 0, -ENOSPC, -EDQUOT, -EFBIG, -EROFS, -ENOMEM, -EIO (or what the fault
  * hook says). After -ENOSPC every write fails so until the filesystem has room again (32 MiB and more:
  * RocksDB looks every five seconds); then writing goes on, and nothing written before is lost. After any
- * other failure the database only takes reads until it is closed and opened again: RocksDB's C API has no
- * resume. */
+ * other failure the database is resumed in place and the write tried once more (kv_resume.c): an error that
+ * passes is a line on stderr only, one that stays is told by every write until one succeeds. */
 int ntr_kv_write(struct ntr_kv *kv, struct ntr_kv_batch *b, enum ntr_kv_mode mode, struct ntr_err *e);
 /* Makes every NTR_KV_RELAXED write so far durable. */
 int ntr_kv_sync_wal(struct ntr_kv *kv, struct ntr_err *e);

@@ -19,6 +19,10 @@ struct ntr_kv {
 	bool read_only;
 	bool no_room_check;        /* of tests, to let RocksDB meet a full disk */
 	pthread_rwlock_t log_lock; /* shared: a write is under way; exclusive: the logs stand still */
+	uint64_t resumed;          /* how often; changed with log_lock, as what follows */
+	uint64_t resume_failed_ns; /* when it was tried last without success; 0: never */
+	bool broken;               /* and it has been said */
+	bool stuck;                /* resuming did not come back: RocksDB cannot even be closed */
 
 	pthread_mutex_t fault_lock;
 	_Atomic bool has_fault;
@@ -41,6 +45,16 @@ int ntr_kv_room(struct ntr_kv *kv, uint64_t bytes, bool logged, const char *what
 /* After RocksDB failed with r: true when that was for want of space and there is some again, after a pause:
  * to be tried again. until begins as 0. */
 bool ntr_kv_room_again(struct ntr_kv *kv, int r, uint64_t *until);
+/* kv_resume.c: after RocksDB failed with r (why: its text), makes it take writes again. seen: ntr_kv_resumed
+ * from before the failed step. true: to be tried again, once. */
+bool ntr_kv_resume(struct ntr_kv *kv, int r, uint64_t seen, const char *why);
+uint64_t ntr_kv_resumed(struct ntr_kv *kv);
+/* Writes a family's memory tables out and waits for it. NULL, or RocksDB's text. */
+char *ntr_kv_db_flush(struct ntr_kv *kv, enum ntr_cf cf);
+/* kv_resume.cc: errors of writes become such that resuming helps (false: out of memory); resumes (NULL, or
+ * why not). */
+bool ntr_kv_set_listener(rocksdb_options_t *o);
+char *ntr_kv_db_resume(rocksdb_t *db);
 extern const char *const ntr_kv_family_names[NTR_CF_COUNT];
 /* Fresh options of one family; those of the first one become the database's with ntr_kv_database_options. */
 rocksdb_options_t *ntr_kv_family_options(enum ntr_cf cf, rocksdb_cache_t *cache);

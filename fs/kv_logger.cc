@@ -1,6 +1,6 @@
 /* A log for RocksDB that a full disk cannot hurt. Its own one aborts the process, where it is built with
- * assertions (Debian's is), at the second line after one that could not be written. This is the project's
- * only C++: the C API can set a logger but not make one. */
+ * assertions (Debian's is), at the second line after one that could not be written. C++ because
+ * the C API can set a logger but not make one. */
 #include <cstdarg>
 #include <cstdio>
 #include <ctime>

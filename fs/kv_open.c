@@ -19,7 +19,7 @@ static int files_limit(void)
 
 	if (getrlimit(RLIMIT_NOFILE, &l) || l.rlim_cur / 4 >= 512)
 		return 512;
-	return (int)NTR_MAX(l.rlim_cur / 4, (rlim_t)64);
+	return (int)NTR_MAX(l.rlim_cur / 4, (rlim_t)20); /* RocksDB's least */
 }
 
 void ntr_kv_database_options(rocksdb_options_t *o, bool create)
@@ -200,7 +200,7 @@ int ntr_kv_open(const char *dir, const struct ntr_kv_options *o, struct ntr_kv *
 	kv->read_only = o->read_only;
 	kv->dir = strdup(dir);
 	options_make(kv, o);
-	r = kv->dir && ntr_kv_set_log(kv->options[0], dir)
+	r = kv->dir && ntr_kv_set_log(kv->options[0], dir) && ntr_kv_set_listener(kv->options[0])
 	            ? database_open(kv, e)
 	            : ntr_err_set(e, -ENOMEM, "open database %.300s", dir);
 	if (r) {
@@ -214,6 +214,8 @@ int ntr_kv_open(const char *dir, const struct ntr_kv_options *o, struct ntr_kv *
 void ntr_kv_close(struct ntr_kv *kv)
 {
 	if (!kv)
+		return;
+	if (kv->stuck) /* leaked, for the process will end: what was acknowledged is in its files */
 		return;
 	for (int i = 0; kv->db && i < NTR_CF_COUNT; i++)
 		rocksdb_column_family_handle_destroy(kv->cf[i]);

@@ -102,13 +102,15 @@ static ssize_t device_read(int fd, void *buf, size_t n, void *user)
 static ssize_t device_writev(int fd, struct iovec *iov, int n, void *user)
 {
 	const uint32_t parallel_dirops = 1u << 18, init_ext = 1u << 30, no_export_high = 1u << (38 - 32);
+	const uint32_t timeout_high = 1u << (42 - 32);
 	struct ntr_versions *v = user;
 
 	if (!v->first_written && n == 2 && iov[1].iov_len >= sizeof(struct fuse_init_out)) {
 		struct fuse_init_out *out = iov[1].iov_base;
 
 		out->flags |= init_ext | parallel_dirops;
-		out->flags2 |= no_export_high;
+		out->flags2 |= no_export_high | timeout_high;
+		out->unused[1] = ntr_vkernel_timeout(v); /* request_timeout: the lower half */
 	}
 	v->first_written = true;
 	return writev(fd, iov, n);
@@ -257,7 +259,7 @@ static bool threads_stop(struct ntr_versions *v)
 	struct timespec until;
 	int r = 0;
 
-	deadline(&until, NTR_VSTOP_S);
+	deadline(&until, atomic_load(&v->aborted) ? 1 : NTR_VSTOP_S);
 	pthread_mutex_lock(&v->lock);
 	while (v->loop.running && r == 0)
 		r = pthread_cond_timedwait(&v->cond, &v->lock, &until);

@@ -4,6 +4,7 @@
  * watchdog, counts versions_mount.c  mount, detach, mountinfo, errors     versions_ops.c    what answers each
  * request type versions_loop.c   threads that read /dev/fuse          versions_read.c   READ versions_dir.c
  * READDIR(PLUS) versions_table.c  inodes the kernel holds              versions_xattr.c  GETXATTR, LISTXATTR
+ * versions_stuck.c  the end of a connection that nobody answers
  *
  * A request belongs to the thread that received it until it claims the right to answer it (ntr_vreq_claim).
  * On /dev/fuse the watchdog may claim it first, once it has taken too long; whoever claims answers, exactly
@@ -89,6 +90,8 @@ struct ntr_versions {
 	struct ntr_vslot *slots;
 	bool inited, probed;
 	_Atomic bool alive, stopping, on_uring;
+	_Atomic uint64_t said_ns; /* when a failed request was logged last */
+	_Atomic bool aborted; /* by us: a thread of it is stuck */
 	uint64_t serial; /* no other driver of this process has it */
 	struct ntr_vloop loop;
 	struct ntr_vwatch watch;
@@ -129,6 +132,9 @@ void ntr_vslots_free(struct ntr_versions *v);
 int ntr_vwatch_start(struct ntr_versions *v);
 void ntr_vwatch_stop(struct ntr_versions *v);
 
+/* Ends the connection. false: not possible here, and logged. */
+bool ntr_vabort(struct ntr_versions *v);
+
 /* A line for the daemon's log. */
 void ntr_vlog(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
@@ -140,6 +146,13 @@ bool ntr_vloop_stop(struct ntr_versions *v);
 void ntr_vloop_yield(struct ntr_versions *v, struct ntr_vslot *s);
 /* The session has ended by itself: the kernel ended the connection, or the device failed. */
 void ntr_versions_ended(struct ntr_versions *v);
+
+/* After so many seconds the kernel (6.15 and newer) ends the whole connection by itself: for when this
+ * process is stopped. Later than the watchdog, which does less harm; the kernel looks every 15 s only. */
+static inline uint16_t ntr_vkernel_timeout(const struct ntr_versions *v)
+{
+	return (uint16_t)NTR_MIN(v->o.watchdog_s + 15ull, 65535ull);
+}
 
 /* ---- operations ---- */
 extern const struct fuse_lowlevel_ops ntr_vops;

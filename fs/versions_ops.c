@@ -46,9 +46,7 @@ static void op_init(void *user, struct fuse_conn_info *c)
 	want(c, FUSE_CAP_NO_EXPORT_SUPPORT);
 	if (!v->want_uring)
 		refuse(c, FUSE_CAP_OVER_IO_URING);
-	/* The kernel then ends the whole connection: much later than the watchdog, for a paused machine's
-	 * sake. */
-	c->request_timeout = (uint16_t)NTR_MIN(v->o.watchdog_s * 10ull, 65535ull);
+	c->request_timeout = ntr_vkernel_timeout(v);
 	c->no_interrupt = 1;
 #endif
 	c->max_write = NTR_VREAD_MAX; /* also what limits a READ */
@@ -147,7 +145,7 @@ static void lookup_root(struct ntr_vslot *s, fuse_req_t req, const char *name)
 		r = -ENOENT;
 	}
 	if (r)
-		ntr_vreq_err(s, req, r == -EIO || r == -ENOMEM ? -r : ENOENT);
+		ntr_vreq_err(s, req, r == -EUCLEAN ? ENOENT : -r); /* a root that is not there is a missing node */
 	else
 		reply_entry(s, req, &e);
 }

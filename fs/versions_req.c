@@ -6,7 +6,8 @@
  * belong to the number that the swap has confirmed.
  *
  * On io_uring libfuse holds a ring's lock while the ring's thread serves, so nobody else can answer in its
- * stead: there the watchdog only speaks, and the kernel's own request timeout (INIT) is what ends the wait.
+ * stead: there the watchdog ends the whole connection (versions_stuck.c). Where it cannot, and where all of this
+ * process is stopped, the kernel's own request timeout (INIT) ends the wait, a little later.
  */
 #include "versions_impl.h"
 
@@ -15,6 +16,7 @@
 
 enum { IDLE = 0, BUSY = 1, TAKEN = 2, PHASE = 3, STEP = 4 };
 enum { TICK_MS = 100 };
+#define SAY_NS 10000000000ull
 
 static _Thread_local struct ntr_vslot *self;
 static _Thread_local uint64_t self_serial;
@@ -141,8 +143,24 @@ bool ntr_vreq_claim(struct ntr_vslot *s)
 	       atomic_compare_exchange_strong(&s->state, &was, (was & ~(uint64_t)PHASE) | IDLE);
 }
 
+/* Whoever reads sees an errno only; what it means stands in the log, once in a while. */
+static void log_failure(struct ntr_vslot *s, int err)
+{
+	uint64_t now = ntr_mono_ns(), last = atomic_load(&s->v->said_ns);
+
+	if ((err != EIO && err != EUCLEAN && err != EMFILE && err != ENFILE) || (last && now - last < SAY_NS))
+		return;
+	if (!atomic_compare_exchange_strong(&s->v->said_ns, &last, now))
+		return;
+	ntr_vlog("a %s failed: %s; %s", ntr_vop_name((enum ntr_vop)atomic_load(&s->op)), strerror(err),
+	        err == EIO       ? "check the disk (`dmesg` names it), then run `ntr fsck`"
+	        : err == EUCLEAN ? "run `ntr fsck`, which says what is damaged"
+	                         : "raise the limit on open files (ulimit -n), then `ntr daemon stop`");
+}
+
 void ntr_vreq_err(struct ntr_vslot *s, fuse_req_t req, int err)
 {
+	log_failure(s, err);
 	if (ntr_vreq_claim(s))
 		fuse_reply_err(req, err);
 }
@@ -193,8 +211,9 @@ static void answer_for(struct ntr_vslot *s, uint64_t state, enum ntr_vop op)
 	        ntr_vop_name(op), s->v->o.watchdog_s);
 }
 
-/* One slot at one tick. Returns whether anything happened there since the last. */
-static bool look_at(struct ntr_vslot *s, uint64_t now)
+/* One slot at one tick. Returns whether anything happened there since the last. *ret_stuck: its request is
+ * overdue, and only the end of the connection can answer it. */
+static bool look_at(struct ntr_vslot *s, uint64_t now, bool *ret_stuck)
 {
 	uint64_t state = atomic_load(&s->state);
 	bool moved = state != s->ticked, busy = (state & PHASE) != IDLE;
@@ -215,6 +234,7 @@ static bool look_at(struct ntr_vslot *s, uint64_t now)
 		ntr_vlog("a %s has not been answered for %u s; is the store's disk all right?",
 		        ntr_vop_name(op), s->v->o.watchdog_s);
 		s->reported = state;
+		*ret_stuck = true;
 	}
 	return true;
 }
@@ -222,12 +242,14 @@ static bool look_at(struct ntr_vslot *s, uint64_t now)
 static bool look(struct ntr_versions *v)
 {
 	uint64_t now = ntr_mono_ns();
-	bool active = false;
+	bool active = false, stuck = false;
 
 	pthread_mutex_lock(&v->lock);
 	for (struct ntr_vslot *s = v->slots; s; s = s->next)
-		active |= look_at(s, now);
+		active |= look_at(s, now, &stuck);
 	pthread_mutex_unlock(&v->lock);
+	if (stuck && !atomic_load(&v->aborted))
+		ntr_vabort(v);
 	return active;
 }
 
