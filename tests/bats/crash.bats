@@ -1,11 +1,26 @@
-# Whatever is killed: acknowledged commits are there, written work comes back, the next command works.
+# Whatever is killed: acknowledged commits are there, written work comes back, the next command works. And commits beside
+# processes that go on writing.
 load common
 
 setup() { ntr_setup; }
-teardown() { ntr_teardown; }
+teardown() {
+	[ -z "${STOPPED:-}" ] || kill -CONT "$STOPPED" 2>/dev/null || true
+	ntr_teardown
+}
 
-@test "kill -9 of the daemon, of the supervisor, of the call" {
-	run /usr/bin/python3 "$NTR_TESTS/crash/kills.py" --rounds "${NTR_KILLS:-6}"
+kill_daemon() { kill -9 "$(ntr daemon status --json | json '["pid"]')"; }
+
+# Whether process $1 ends within ten seconds.
+ends() {
+	for _ in {1..100}; do
+		kill -0 "$1" 2>/dev/null || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+@test "kill -9 of the daemon, a supervisor, a call, a pass-through, of all, in the middle of everything" {
+	run /usr/bin/python3 "$NTR_TESTS/crash/kills.py" --rounds "${NTR_KILLS:-4}" --load 1
 	assert_success
 	echo "$output"
 }
@@ -13,14 +28,42 @@ teardown() { ntr_teardown; }
 @test "a killed daemon leaves no dead mount, no process; its successor cleans up" {
 	ntr run -c 'echo 1 > f; sleep 300 >/dev/null 2>&1 & echo $! > pid'
 	local pid; pid=$(ntr run -- cat pid)
-	kill -9 "$(ntr daemon status --json | json '["pid"]')"
-	for _ in {1..50}; do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
-	run kill -0 "$pid"
-	assert_failure
+	kill_daemon
+	ends "$pid"
 	run ntr run -- cat f
 	assert_output 1
 	run ls "$NTR_STORE/versions"
 	assert_success
+}
+
+@test "over a dead versions mount nothing blocks: processes get errors and are ended, ls answers" {
+	ntr run -c 'for i in {1..50}; do head -c 100000 /dev/urandom > f$i; done'
+	ntr stop
+	# One reads what only the daemon has, one sits in a directory of it, one has a committed file mapped.
+	ntr run -c '(while cat f* >/dev/null 2>&1; do :; done) >/dev/null 2>&1 </dev/null &
+		echo $! > pids
+		mkdir d; (cd d; exec sleep 300) >/dev/null 2>&1 </dev/null & echo $! >> pids
+		/usr/bin/python3 -c "
+import mmap, time
+with open(\"f50\", \"rb\") as f: m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+while True:
+    sum(m[::4096])
+    time.sleep(0.01)" >/dev/null 2>&1 </dev/null & echo $! >> pids'
+	local pids pid
+	pids=$(ntr run -- cat pids)
+	mkdir "$TEST_DIR/mnt"
+	ntr mount default~0 "$TEST_DIR/mnt"
+	run ls "$TEST_DIR/mnt"
+	assert_line f1
+	kill_daemon
+	run timeout 10 ls -l "$NTR_STORE/versions" "$NTR_STORE/plain" "$TEST_DIR/mnt" "$TEST_DIR/mnt/f1"
+	refute [ "$status" -eq 124 ]
+	for pid in $pids; do ends "$pid"; done
+	run ntr run -c 'cat f1 | wc -c'
+	assert_output 100000
+	ntr umount "$TEST_DIR/mnt" || fusermount3 -uz "$TEST_DIR/mnt" || umount -l "$TEST_DIR/mnt"
+	run timeout 10 ls "$TEST_DIR/mnt"
+	assert_output ""
 }
 
 @test "a second owner of a store is refused, naming the holder" {
@@ -29,6 +72,36 @@ teardown() { ntr_teardown; }
 	run "$NTR_BIN/ntrd" --store "$NTR_STORE" --foreground
 	assert_failure
 	assert_output --partial "$pid"
+}
+
+@test "commits beside a process that writes files in turn are each of one moment, and do it no harm" {
+	local writer="$NTR_TESTS/helpers/inturn.py" i commit n=0 records pause ticks child
+	ntr run -c "mkdir w; /usr/bin/python3 '$writer' write w 3 </dev/null >/dev/null 2>&1 & echo \$! > pid
+		sleep 300 </dev/null >/dev/null 2>&1 & echo \$! > stopped; kill -STOP \$!"
+	STOPPED=$(ntr run -- cat stopped)
+	for i in {1..20}; do
+		ntr commit -m "$i"
+		[ $((i % 5)) -ne 0 ] || ntr run -c "head -c 5000000 /dev/urandom > big$i; mv big$i moved$i"
+	done
+	ends "$(ntr run -- cat pid)"
+	# Stopped by its user before: it still is.
+	run cut -d' ' -f3 "/proc/$STOPPED/stat"
+	assert_output T
+	read -r records pause ticks child < <(ntr run -- cat w/report)
+	echo "$records records, longest pause $pause s, $ticks ticks of 20 ms"
+	[ "$records" -gt 1000 ]
+	[ "$child" -eq 7 ]
+	[ "$ticks" -gt 50 ]
+	/usr/bin/python3 -c "import sys; sys.exit(float('$pause') > 1.5)"
+	for commit in $(ntr log --json | /usr/bin/python3 -c 'import json,sys; [print(json.loads(l)["commit"]) for l in sys.stdin]'); do
+		rm -rf out
+		mkdir out
+		ntr export -s "default@$commit" --dir out
+		[ -e out/w/a4 ] || continue
+		/usr/bin/python3 "$writer" check out/w
+		n=$((n + 1))
+	done
+	[ "$n" -ge 15 ]
 }
 
 @test "fsck finds nothing wrong in a store in use, and names a flipped byte" {

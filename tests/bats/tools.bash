@@ -26,10 +26,35 @@ need() {
 	for p; do command -v "$p" >/dev/null || skip "$p is not installed"; done
 }
 
-# A call in the default session, and then a fold: the next call sees what this one did as committed, read from the store.
+# Skips what takes long, unless it is asked for.
+long() { [ -n "${NTR_LONG:-}" ] || skip "NTR_LONG is not set"; }
+
+# reach WHAT COMMAND…: skips unless the command, which asks a registry, is answered.
+reach() {
+	local what=$1
+	shift
+	timeout 120 "$@" >reach.log 2>&1 || skip "$what cannot be reached: $(tail -n 1 reach.log)"
+}
+
+# What comes between two calls. NTR_FOLDS: stop (the default) folds, so that the next call sees what this one did as committed,
+# read from the store; keep leaves it in the upper; quiet waits for the fold that comes by itself when the upper is large;
+# mixed does one of these at random (NTR_SEED).
+settle() {
+	local how=${NTR_FOLDS:-stop}
+	[ -n "${settled:-}" ] || RANDOM=${NTR_SEED:-1}
+	settled=1
+	[ "$how" != mixed ] || how=$(printf '%s\n' stop keep quiet restart | sed -n "$((RANDOM % 4 + 1))p")
+	case $how in
+	stop) ntr stop >/dev/null ;;
+	quiet) sleep 0.4 ;;
+	restart) ntr daemon stop ;;
+	esac
+}
+
+# A call in the default session, committed and as a rule folded.
 call() {
 	ntr run -c "set -e; $1"
-	ntr stop >/dev/null
+	settle
 }
 
 # both SCRIPT: the script as a call, with a fold after it, and in the directory ./plain. Exit status and output must be
@@ -39,7 +64,7 @@ both() {
 	mkdir -p plain
 	plain_cwd=${plain_cwd:-$here/plain}
 	ntr run -c "set -e; $1" >got 2>&1 || status=$?
-	ntr stop >/dev/null
+	settle
 	(cd "$plain_cwd" && bash -c "trap 'pwd >$here/cwd' EXIT; set -e; $1") >want 2>&1 || wanted=$?
 	plain_cwd=$(<cwd)
 	sed -i "s|$here/plain|/workspace|g" want
@@ -49,4 +74,16 @@ both() {
 		echo "exit status $status, in a plain directory $wanted"
 		return 1
 	fi
+}
+
+# same_trees DIR [SED]: what DIR holds after a fold is what it holds in the plain directory: names, types, modes, owners, sizes,
+# which names are links of one file, targets, attributes, content; not times. SED drops what may differ.
+same_trees() {
+	local drop=${2:-}
+	ntr stop >/dev/null
+	ntr run -- /usr/bin/python3 "$NTR_TESTS/helpers/manifest.py" "/workspace/$1" --no-dir-times >got.manifest
+	/usr/bin/python3 "$NTR_TESTS/helpers/manifest.py" "plain/$1" --no-dir-times >want.manifest
+	[ -s want.manifest ]
+	diff <(sed -E "s/ m[0-9]+//;$drop" want.manifest) <(sed -E "s/ m[0-9]+//;$drop" got.manifest) | head -n 40 >differ
+	[ ! -s differ ] || { echo "$1 differs:" && cat differ && return 1; }
 }

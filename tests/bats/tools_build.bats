@@ -122,3 +122,49 @@ teardown() { ntr_teardown; }
 	run ntr run -c 'go test ./... | grep -o cached'
 	assert_output cached
 }
+
+make_cmake_project() {
+	mkdir -p p/{src,inc} && cd p
+	printf 'cmake_minimum_required(VERSION 3.13)\nproject(p C)\ninclude_directories(inc)\nadd_library(part STATIC src/a.c src/b.c)\nadd_library(dyn SHARED src/c.c)\nadd_executable(prog src/main.c)\ntarget_link_libraries(prog part dyn)\nadd_custom_command(OUTPUT gen.h COMMAND ${CMAKE_COMMAND} -E echo "int gen(void);" DEPENDS src/gen.in)\nenable_testing()\nadd_test(NAME runs COMMAND prog)\ninstall(TARGETS prog part dyn)\n' >CMakeLists.txt
+	for f in a b c; do printf '#include "h.h"\nint %s(void) { return H; }\n' $f >src/$f.c; done
+	printf '#include "h.h"\nint a(void), b(void), c(void);\nint main(void) { return a() + b() + c() - 3 * H; }\n' >src/main.c
+	echo '#define H 1' >inc/h.h && touch src/gen.in && touch -d 2020-01-01 src/* inc/* CMakeLists.txt
+	cd ..
+}
+
+@test "cmake, ninja, ld, ar: a build, what a change rebuilds, a tree that is built moves, install, ctest" {
+	need cmake ninja gcc ar ld
+	make_cmake_project
+	local built="ninja -C build -n | grep -v -e Entering -e '^ninja: no work' | sed 's/\[[0-9/]*\] //' | sort"
+	both "cp -a $PWD/p . && cd p && cmake -G Ninja -S . -B build >/dev/null && ninja -C build | tail -n 1"
+	both "$built; build/prog; ar t build/libpart.a; nm build/libpart.a | grep -c ' T '; cd build && ctest 2>&1 | grep 'tests passed'; cd .."
+	both "echo 'int extra;' >>src/a.c; $built; ninja -C build >/dev/null; touch inc/h.h; $built; ninja -C build >/dev/null; touch CMakeLists.txt; ninja -C build >/dev/null; $built"
+	both "rm build/libpart.a; $built; ninja -C build >/dev/null; cmp build/prog build/prog; DESTDIR=\$PWD/out cmake --install build --prefix /usr --strip >/dev/null; find out -type f | sort; out/usr/bin/prog 2>/dev/null || LD_LIBRARY_PATH=out/usr/lib out/usr/bin/prog"
+	both "$built; ninja -C build -t clean >/dev/null; find build -name '*.o' | wc -l; ninja -C build >/dev/null; ninja -C build -t deps | grep -c h.h; gcc -o fused src/*.c -Iinc -flto -save-temps 2>/dev/null; ls *.o *.i *.s 2>/dev/null | wc -l; ./fused"
+	# What was built before a fork is built in it; a rollback takes times back with the content.
+	ntr fork default f
+	run ntr run -s f -c "$built"
+	assert_output ""
+	ntr run -c 'echo broken >>src/b.c; ninja -C build >/dev/null' || true
+	ntr rollback --steps 1
+	run ntr run -c "$built; build/prog"
+	assert_success
+	assert_output ""
+}
+
+@test "linkers other than ld, ccache with hard links, split debugging, thin archives, a library under way while it is mapped" {
+	need gcc ar objcopy
+	both 'for i in 1 2 3; do echo "int f$i(void) { return $i; }" >f$i.c; gcc -g -c f$i.c; done; ar rcT thin.a f1.o f2.o; ar rcs fat.a f1.o f2.o f3.o; echo "int f1(void), f2(void); int main(void) { return f1() + f2() - 3; }" >m.c; gcc -g -o m m.c thin.a && ./m; ar t thin.a'
+	both 'objcopy --only-keep-debug m m.debug; strip -g m; objcopy --add-gnu-debuglink=m.debug m; ./m; ar d fat.a f3.o; ar t fat.a; echo "int f1(void) { return 2; }" >f1.c; gcc -c f1.c; ar r fat.a f1.o; gcc -o n m.c fat.a; ./n || echo $?; gcc -o o m.c thin.a; ./o || echo $?'
+	local ld
+	for ld in gold lld mold; do
+		command -v "ld.$ld" >/dev/null || continue
+		both "gcc -fuse-ld=$ld -o m.$ld m.c fat.a && ./m.$ld || echo \$?; gcc -fuse-ld=$ld -o m.$ld m.c thin.a && ./m.$ld || echo \$?"
+	done
+	if command -v ccache >/dev/null; then
+		both 'export CCACHE_DIR=$PWD/cache CCACHE_NOCOMPRESS=1 CCACHE_HARDLINK=1; ccache gcc -c f2.c -o x2.o; ccache gcc -c f2.c -o y2.o; ccache --print-stats | grep -E "(direct_cache_hit|cache_miss)" | head -n 2; cmp x2.o y2.o; [ "$(find cache -samefile y2.o | wc -l)" -ge 1 ] && echo linked'
+		both 'export CCACHE_DIR=$PWD/cache CCACHE_NOCOMPRESS=1 CCACHE_HARDLINK=1; ccache gcc -c f2.c -o z2.o; ccache --print-stats | grep -E "direct_cache_hit"; cmp x2.o z2.o; rm -r cache x2.o; cmp y2.o z2.o'
+	fi
+	both 'echo "int v(void) { return 1; }" >v.c; gcc -shared -fPIC -o libv.so v.c; printf "#include <dlfcn.h>\n#include <stdio.h>\n#include <stdlib.h>\nint main(void) { void *l = dlopen(\"./libv.so\", RTLD_NOW); int (*v)(void) = (int (*)(void))dlsym(l, \"v\"); system(\"echo \\\"int v(void) { return 2; }\\\" >v.c; gcc -shared -fPIC -o libv.so v.c\"); printf(\"%%d\", v()); dlclose(l); l = dlopen(\"./libv.so\", RTLD_NOW); printf(\"%%d\\n\", ((int (*)(void))dlsym(l, \"v\"))()); }\n" >d.c; gcc -o d d.c'
+	both './d; ./d'
+}

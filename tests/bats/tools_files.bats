@@ -230,3 +230,51 @@ make_tree() {
 	run ntr run -- ls -A
 	assert_output ""
 }
+
+# A commit stops what runs for a moment. Who looks after children must not take them for suspended: script(1) would stop itself.
+@test "commits with a parent and children in the background: nobody sees a child stop" {
+	cat >parent.py <<-'P'
+		import os, signal, sys, time
+		signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+		child = os.fork()
+		if not child:
+		    while True: time.sleep(0.001)
+		print("ready", file=sys.stderr, flush=True)
+		until = time.time() + 60
+		with open("seen", "a", buffering=1) as f:
+		    while time.time() < until and not os.path.exists("end"):
+		        s = signal.sigtimedwait([signal.SIGCHLD], 0.05)
+		        if s and s.si_code in (4, 5): print("stopped", file=f)  # CLD_TRAPPED, CLD_STOPPED
+		        r = os.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG)
+		        if r: print("stop", r, file=f)
+		    os.kill(child, 9); os.waitpid(child, 0); print("done", file=f)
+	P
+	local i
+	ntr run -c "/usr/bin/python3 $PWD/parent.py </dev/null >/dev/null 2>ready & until [ -s ready ]; do sleep 0.02; done"
+	ntr run -c 'script -qec "sleep 60" /dev/null </dev/null >/dev/null 2>&1 & sleep 0.2'
+	for i in {1..10}; do ntr run -c "echo $i >f"; done
+	ntr ps >out
+	[ "$(grep -c ' T ' out)" -eq 0 ] || { cat out && false; }
+	ntr run -c 'touch end; for i in {1..100}; do grep -q done seen && break; sleep 0.05; done; cat seen' >out
+	assert_equal "$(cat out)" done
+}
+
+# Two commits hold files of one inode number and different content; whoever goes by device and number must not mix them up.
+@test "two mounted commits: diff tells them apart, cp -a and tar copy both" {
+	ntr run -c 'echo A >f; ln f g; echo same >s; mkdir d; echo 1 >d/x'
+	ntr run -c 'echo B >f; touch -r s f; echo 2 >d/x'
+	mkdir one two all
+	ntr mount default~1 one
+	ntr mount default~0 two
+	run diff -rq one two
+	cp -a one two all
+	tar -cf t.tar one two
+	find one two -mount -type f | wc -l >found
+	ntr umount one
+	ntr umount two
+	assert_output $'Files one/d/x and two/d/x differ\nFiles one/f and two/f differ\nFiles one/g and two/g differ'
+	assert_equal "$(cat found)" 8
+	tar -xf t.tar
+	assert_equal "$(cat one/[fg] two/[fg] all/one/[fg] all/two/[fg] two/d/x | tr -d '\n')" AABBAABB2
+	[ all/two/f -ef all/two/g ]
+}

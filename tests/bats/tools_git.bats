@@ -56,14 +56,14 @@ make_origin() {
 
 # git links the objects of a local clone and dies when a link's inode number is not what the file's was. overlayfs gives a
 # committed file's new link another number where the file has links already, and to an ordinary user always.
+clone_how() { if [ "$(id -u)" -eq 0 ]; then echo --local; else echo --no-hardlinks; fi; }
+
 @test "gc, repack, local clone with hard links, bundle, archive, submodule, fsck" {
-	local how=--local
-	[ "$(id -u)" -eq 0 ] || how=--no-hardlinks
 	make_origin
 	both "git clone -q $PWD/origin r && cd r && git count-objects"
 	both 'for i in $(seq 30); do echo $i >c; git add c; git commit -qm $i; done; git gc -q --prune=now; git count-objects -v | grep -v size; git fsck --full; git status --porcelain'
 	both 'git reset -q --hard HEAD~20; git reflog expire --expire=now --all; git gc -q --prune=now; git count-objects; ls .git/objects/pack | wc -l'
-	both "cd ..; git clone -q $how r r2; cd r2; git status --porcelain; git log --oneline | wc -l"
+	both "cd ..; git clone -q $(clone_how) r r2; cd r2; git status --porcelain; git log --oneline | wc -l"
 	both 'git repack -qadf; git fsck --full; git -C ../r fsck --full; git -C ../r status --porcelain'
 	both 'git bundle create -q ../b.bundle --all; cd ..; git clone -q b.bundle r3; git -C r3 log --oneline -n 1; git -C r archive HEAD | tar -t | sort | md5sum'
 	both "git -C r submodule --quiet add $PWD/origin sub >/dev/null 2>&1; git -C r commit -qm sub; git clone -q --no-hardlinks --recurse-submodules r r4 2>/dev/null; ls r4/sub; git -C r4 status --porcelain; rm -rf r2; ls"
@@ -73,9 +73,6 @@ make_origin() {
 	make_origin
 	both "git clone -q $PWD/origin r && cd r && git mv 'with space' spaced && git status --porcelain"
 	both 'mv docs documents; git add -A; git commit -qm mv; git status --porcelain; ls'
-	if [ "$(id -u)" -ne 0 ]; then
-		skip "rename(2) of a committed directory is EXDEV for an ordinary user: git mv of one fails, mv copies"
-	fi
 	both 'git mv src source; git status --porcelain | sort | head -3; git commit -qm moved; ls source | wc -l; git checkout -q HEAD~1; ls'
 	both 'git checkout -q main; git mv source/deep deeper; git mv deeper source/again; git commit -qam again; git status --porcelain; git fsck --full; git log --follow --oneline -- source/again/er/g1'
 }
@@ -108,4 +105,58 @@ make_origin() {
 	ntr run -- git status --porcelain
 	run read_by_status
 	assert_output ''
+}
+
+# git_at_random SEED STEPS: random work, each step a call.
+git_at_random() {
+	local i
+	rm -rf plain && plain_cwd=
+	ntr rm --discard default >/dev/null 2>&1 || true
+	echo "seed $1"
+	NTR_SEED=$1 settled=
+	both "git clone -q $PWD/origin r && cd r && git fetch -q origin old && git branch -q b1 FETCH_HEAD"
+	for ((i = 0; i < $2; i++)); do
+		both "set +e; $(/usr/bin/python3 "$NTR_TESTS/helpers/gitops.py" "$1" $i "$(clone_how)")"
+	done
+	both 'git fsck --full --strict 2>&1 | grep -v dangling; git clone -q --no-hardlinks . ../last && git -C ../last log --oneline | md5sum'
+	same_trees r '/^\.git\/(index|worktrees|gitdir|objects\/(pack|info))/d'
+}
+
+@test "random work in a repository gives what it gives in a plain directory" {
+	make_origin
+	git_at_random 1 12
+}
+
+@test "random work in a repository, long" {
+	long
+	local seed
+	make_origin
+	for seed in ${NTR_SEED:-$(seq 2 5)}; do git_at_random "$seed" 60; done
+	run ntr fsck
+	assert_success
+}
+
+@test "a commit signed with gpg, its agent's sockets in the workspace" {
+	need gpg gpg-agent gpgconf
+	export GNUPGHOME=/workspace/gnupg
+	call 'mkdir -m 700 gnupg; gpg -q --batch --passphrase "" --quick-gen-key "a <a@b>" default default never 2>/dev/null; ls gnupg/private-keys-v1.d | wc -l; gpgconf --kill all'
+	call 'git init -q r; cd r; git config user.signingkey a@b; echo x >f; git add f; git commit -q -S -m signed; gpgconf --list-dirs agent-socket; gpgconf --kill all'
+	run ntr run -c 'git log --format=%G? -n 1; git tag -s -m signed t && git verify-tag t 2>&1 | grep -c Good; gpgconf --kill all; find ../gnupg -type s | wc -l'
+	assert_output $'U\n1\n0' || assert_output $'G\n1\n0'
+}
+
+# A workspace taken from a repository that has worktrees elsewhere: the copy's gc must not reach the original.
+@test "gc in a copy of a repository leaves the original's worktrees alone" {
+	make_origin
+	git -C origin worktree add -q -b side ../elsewhere old
+	ntr new s --from origin
+	mkdir hidden
+	mv elsewhere hidden
+	ntr run -s s -c 'git worktree prune; git gc -q --prune=now; git worktree list | wc -l; git fsck' >out
+	assert_equal "$(head -n 1 out)" 1
+	mv hidden/elsewhere .
+	run git -C origin worktree list
+	assert_line --partial elsewhere
+	run git -C elsewhere status --porcelain
+	assert_output ""
 }

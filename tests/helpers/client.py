@@ -130,7 +130,7 @@ class Client:
                 break
             if events is not None:
                 events.append(m)
-        if "error" in m:
+        if "ok" not in m and "error" in m:
             raise ReplyError(m["error"])
         return m
 
@@ -174,7 +174,7 @@ def main(args):
             c.send(json.loads(rest[0]))
             for m in c.frames():
                 print(json.dumps(m))
-            return 1 if "error" in m else 0
+            return 0 if "ok" in m else 1
         if verb == "run":
             argv = rest[2:] if rest[1:2] == ["--"] else rest[1:]
             return c.run(rest[0], argv, stdio=[0, 1, 2])["exit_code"]

@@ -4,6 +4,7 @@
 
 #include "store_fixture.h"
 
+#include "fs/cache.h"
 #include "fs/file.h"
 #include "fs/fsck.h"
 #include "fs/inode_impl.h"
@@ -205,6 +206,7 @@ static inline void story_step(struct story *s)
 static inline void story_commit(struct fixture *fx, uint64_t *rnd, unsigned steps)
 {
 	struct story s = {.fx = fx, .t = fx_begin(fx), .rnd = *rnd};
+	static uint8_t value[200000];
 	char cwd[64];
 
 	story_find_dirs(&s, NTR_INO_ROOT);
@@ -214,6 +216,11 @@ static inline void story_commit(struct fixture *fx, uint64_t *rnd, unsigned step
 	 * is found, is another in every run), and a commit without any change is none. */
 	snprintf(cwd, sizeof(cwd), "/workspace/%llu", (unsigned long long)fx_rand(&s.rnd));
 	assert_int_equal(ntr_kvitem_set(s.t, "s:cwd", cwd, strlen(cwd)), 0);
+	snprintf(cwd, sizeof(cwd), "key%llu", (unsigned long long)fx_below(&s.rnd, 5));
+	fx_fill(&s.rnd, value, sizeof(value));
+	assert_int_equal(ntr_cacheitem_set(s.t, cwd, fx_below(&s.rnd, 4) ? value : NULL,
+	                         (size_t)fx_below(&s.rnd, sizeof(value))),
+	        0);
 	fx_commit(fx, s.t);
 	*rnd = s.rnd;
 }

@@ -454,17 +454,32 @@ static inline int th_descriptors(pid_t pid)
 	return n;
 }
 
+static inline bool th_is_helper(long pid)
+{
+	ntr_autofree char *name = NULL;
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%ld/comm", pid);
+	return !ntr_read_file(AT_FDCWD, path, 64, &name, NULL) && !strcmp(name, "ntr-rename\n");
+}
+
+/* But for the one that answers renames as long as the session lives. */
 static inline int th_children(pid_t pid)
 {
 	ntr_autofree char *text = NULL;
-	char path[64];
+	char path[64], *end;
 	int n = 0;
 
 	snprintf(path, sizeof path, "/proc/%d/task/%d/children", pid, pid);
 	if (ntr_read_file(AT_FDCWD, path, 1 << 20, &text, NULL))
 		return -1;
-	for (const char *p = text; *p; p++)
-		n += *p == ' ';
+	for (char *p = text; *p; p = end + strspn(end, " \n")) {
+		long child = strtol(p, &end, 10);
+
+		if (end == p)
+			break;
+		n += !th_is_helper(child);
+	}
 	return n;
 }
 

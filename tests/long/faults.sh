@@ -8,3 +8,4 @@ done
 say "the store's own"
 unit "store: failing writes and allocations" test_store_fault
 unit "store: killed writers" test_store_crash
+unit "store: a disk that fails for a while" test_tree_resume NTR_LONG=1
