@@ -87,9 +87,15 @@ const char *ntr_err_advice(const struct ntr_err *e)
 		return "that filesystem is mounted read-only: use another one, or remount it";
 	case EMFILE:
 	case ENFILE:
-		return "raise the limit on open files (ulimit -n)";
+		return "raise the limit on open files (ulimit -n); ntr's daemon takes the new one after `ntr daemon stop`";
 	case ENOMEM:
 		return "free some memory, then do it again";
+	case EFBIG:
+		return "raise the limit on the size of files (ulimit -f), or use a filesystem that takes larger ones";
+	case EIO:
+		return "check the disk (`dmesg` names it), then run `ntr fsck`";
+	case EUCLEAN:
+		return "run `ntr fsck`, which says what is damaged";
 	default:
 		return "";
 	}

@@ -54,7 +54,7 @@ static int b64_encode(const uint8_t *p, size_t n, struct ntr_buf *out)
 	return out->err;
 }
 
-static int b64_decode(const char *s, size_t n, struct ntr_buf *out)
+int ntr_base64_decode(const char *s, size_t n, struct ntr_buf *out)
 {
 	if (n % 4)
 		return -EINVAL;
@@ -105,7 +105,7 @@ int ntr_json_get_bytes(const json_t *j, char **ret, size_t *ret_len)
 	if (s == j)
 		r = ntr_buf_add(&b, json_string_value(s), json_string_length(s));
 	else
-		r = b64_decode(json_string_value(s), json_string_length(s), &b);
+		r = ntr_base64_decode(json_string_value(s), json_string_length(s), &b);
 	if (r || (r = ntr_buf_reserve(&b, 1)))
 		return r;
 	b.data[b.len] = '\0';

@@ -21,6 +21,9 @@ static inline void ntr_json_decrefp(json_t **j)
 json_t *ntr_json_bytes(const void *p, size_t n);
 /* Always the base64 form: for bytes that as a string would be mostly escapes. A new reference, or NULL. */
 json_t *ntr_json_base64(const void *p, size_t n);
+/* Appends the bytes that n digits of base64 stand for. 0, -EINVAL or -ENOMEM. */
+struct ntr_buf;
+int ntr_base64_decode(const char *s, size_t n, struct ntr_buf *out);
 /* The bytes of such a value, NUL-terminated, in fresh memory. 0, -EINVAL (neither form) or -ENOMEM. */
 int ntr_json_get_bytes(const json_t *j, char **ret, size_t *ret_len);
 /* Text for people: invalid UTF-8 becomes U+FFFD. A new reference, or NULL. */

@@ -11,8 +11,8 @@ _ntr()
 {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} verb= i
 	local common='-s --session --store --json --help'
-	local verbs='new fork sessions rename rm run ps stop log show diff status commit discard rollback ls cat put get
-		export mount umount daemon doctor fsck version help'
+	local verbs='new fork sessions rename rm run tool py ps stop log show diff status commit discard rollback ls cat put get
+		cache export mount umount daemon doctor fsck version help'
 
 	for ((i = 1; i < COMP_CWORD; i++)); do
 		case ${COMP_WORDS[i]} in

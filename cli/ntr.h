@@ -38,6 +38,13 @@ enum {
 	NTR_OPT_STAT,
 	NTR_OPT_DIR,
 	NTR_OPT_TAR,
+	NTR_OPT_RENDER,
+	NTR_OPT_PYTHON,
+	NTR_OPT_PRELOAD,
+	NTR_OPT_MEMORY,
+	NTR_OPT_ECHO,
+	NTR_OPT_INPUT,
+	NTR_OPT_READONLY,
 };
 
 enum ntr_group {
@@ -119,6 +126,14 @@ typedef void ntr_event_fn(void *user, const json_t *event);
 int ntr_conn_open(const char *store, const char *what, bool start, struct ntr_conn **ret, struct ntr_err *e);
 void ntr_conn_close(struct ntr_conn *c);
 int ntr_conn_fd(const struct ntr_conn *c);
+/* For who waits on that descriptor himself: tells, once, that the daemon is stopped, if it is. */
+void ntr_conn_notice(struct ntr_conn *c);
+
+/* patience.c: is the peer of a connection stopped (SIGSTOP)? */
+bool ntr_daemon_stopped(int sock, pid_t *ret_pid);
+void ntr_daemon_notice(int sock, const char *what, bool *said);
+/* Waits until there is something to read. -ETIMEDOUT after limit_s (0: never). */
+int ntr_daemon_wait(int sock, const char *what, unsigned limit_s, bool *said);
 /* Whether the last error reply was of kind "usage". */
 bool ntr_conn_usage(const struct ntr_conn *c);
 /* From the hello: process of the daemon, path of the store. */
@@ -205,6 +220,7 @@ int ntr_sessions_main(struct ntr_cmd *cmd);
 int ntr_rm_main(struct ntr_cmd *cmd);
 int ntr_rename_main(struct ntr_cmd *cmd);
 int ntr_run_main(struct ntr_cmd *cmd);
+int ntr_py_main(struct ntr_cmd *cmd);
 int ntr_ps_main(struct ntr_cmd *cmd);
 int ntr_stop_main(struct ntr_cmd *cmd);
 int ntr_log_main(struct ntr_cmd *cmd);
@@ -219,6 +235,8 @@ int ntr_cat_main(struct ntr_cmd *cmd);
 int ntr_put_main(struct ntr_cmd *cmd);
 int ntr_get_main(struct ntr_cmd *cmd);
 int ntr_export_main(struct ntr_cmd *cmd);
+int ntr_tool_main(struct ntr_cmd *cmd);
+int ntr_cache_main(struct ntr_cmd *cmd);
 int ntr_mount_main(struct ntr_cmd *cmd);
 int ntr_umount_main(struct ntr_cmd *cmd);
 int ntr_daemon_main(struct ntr_cmd *cmd);

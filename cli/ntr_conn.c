@@ -9,12 +9,16 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+enum { HELLO_LIMIT_S = 30 }; /* every daemon that runs answers a hello at once */
+
 struct ntr_conn {
 	int sock;
 	char *store;
 	char what[64]; /* WHAT of errors: the verb */
 	pid_t pid;
 	bool usage; /* the last error was the request's own fault */
+	bool said;  /* that the daemon is stopped */
+	unsigned limit_s; /* of the wait for a reply; 0: none */
 	int fds[NTR_WIRE_FDS];
 	size_t nfds;
 };
@@ -22,6 +26,19 @@ struct ntr_conn {
 static int conn_lost(struct ntr_conn *c, int code, struct ntr_err *e)
 {
 	ntr_err_set(e, code, "%s", c->what);
+	if (code == -ETIMEDOUT) {
+		pid_t pid;
+		bool stopped = ntr_daemon_stopped(c->sock, &pid);
+
+		ntr_err_why(e, "the daemon (pid %d) %s", (int)pid, stopped ? "is stopped" : "does not answer");
+		if (stopped)
+			ntr_err_todo(e, "let it go on with `kill -CONT %d`, or end it with `kill -KILL %d`: nothing "
+			                "that was written is lost", (int)pid, (int)pid);
+		else
+			ntr_err_todo(e, "see %s/ntrd.log and the disk; `kill -KILL %d` ends it, and nothing that was "
+			                "written is lost", c->store, (int)pid);
+		return code;
+	}
 	if (code == -ENODATA || code == -ECONNRESET || code == -EPIPE) {
 		ntr_err_why(e, "the daemon ended unexpectedly");
 		ntr_err_todo(
@@ -94,11 +111,13 @@ int ntr_conn_recv(struct ntr_conn *c, json_t **ret, bool *ret_final, struct ntr_
 	ntr_wire_close_fds(c->fds, c->nfds);
 	c->nfds = 0;
 	*ret = NULL;
-	r = ntr_wire_recv(c->sock, ret, c->fds, &c->nfds);
+	r = ntr_daemon_wait(c->sock, c->what, c->limit_s, &c->said);
+	if (!r)
+		r = ntr_wire_recv(c->sock, ret, c->fds, &c->nfds);
 	if (r)
 		return conn_lost(c, r, e);
 	*ret_final = !json_object_get(*ret, "event");
-	err = json_object_get(*ret, "error");
+	err = json_object_get(*ret, "ok") ? NULL : json_object_get(*ret, "error");
 	if (*ret_final && err)
 		r = conn_error(c, err, e);
 	else if (*ret_final && !ntr_json_bool(*ret, "ok", false))
@@ -113,6 +132,11 @@ int ntr_conn_recv(struct ntr_conn *c, json_t **ret, bool *ret_final, struct ntr_
 int ntr_conn_take_fd(struct ntr_conn *c)
 {
 	return c->nfds ? ntr_steal_fd(&c->fds[0]) : -1;
+}
+
+void ntr_conn_notice(struct ntr_conn *c)
+{
+	ntr_daemon_notice(c->sock, c->what, &c->said);
 }
 
 int ntr_conn_fd(const struct ntr_conn *c)
@@ -157,10 +181,13 @@ static int conn_hello(struct ntr_conn *c, struct ntr_err *e)
 	        json_pack("{s:s,s:i,s:s}", "op", "hello", "protocol", NTR_PROTOCOL, "version", NTR_VERSION);
 	ntr_autojson json_t *reply = NULL;
 	bool final = false;
-	int r = ntr_conn_send(c, req, NULL, 0, e);
+	int r;
 
+	c->limit_s = HELLO_LIMIT_S;
+	r = ntr_conn_send(c, req, NULL, 0, e);
 	if (!r)
 		r = ntr_conn_recv(c, &reply, &final, e);
+	c->limit_s = 0;
 	if (r)
 		return r;
 	c->pid = (pid_t)ntr_json_int(reply, "pid", 0);

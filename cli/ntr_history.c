@@ -222,7 +222,7 @@ static void status_print(const struct ntr_cmd *cmd, const json_t *reply)
 		puts("not committed:");
 	print_entries(changes);
 	if (ntr_json_bool(reply, "state_changed", false))
-		puts("not committed: directory, umask or variables of the session");
+		puts("not committed: directory, umask, variables or cache of the session");
 }
 
 int ntr_status_main(struct ntr_cmd *cmd)

@@ -186,6 +186,8 @@ char *ntr_human_command(const json_t *row)
 	if (!json_is_array(argv)) {
 		const json_t *script = json_object_get(row, "script");
 
+		if (!script)
+			script = json_object_get(row, "code");
 		return script_line(
 		        script && !json_is_null(script) ? script : json_object_get(row, "message"));
 	}

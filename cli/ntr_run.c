@@ -1,6 +1,7 @@
 /* run: a call. The client's own stdin, stdout and stderr go to the daemon with the request, so that streams
  * are untouched and a terminal stays one; what is left to do here is to forward signals and to wait. */
 #include "ntr.h"
+#include "ntr_call.h"
 
 #include "../base/buf.h"
 #include "../base/util.h"
@@ -10,6 +11,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <sys/signalfd.h>
+
+enum { LOOK_MS = 3000 }; /* at whether the daemon is stopped */
 
 static const int forwarded[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGCONT};
 
@@ -55,7 +58,7 @@ static json_t *set_env_json(const struct ntr_cmd *cmd, const char **ret_bad)
 	return ntr_steal_ptr(a);
 }
 
-static int read_script(struct ntr_buf *b)
+int ntr_call_stdin(struct ntr_buf *b)
 {
 	for (;;) {
 		ssize_t n;
@@ -98,7 +101,7 @@ static int add_command(struct ntr_cmd *cmd, json_t *req)
 	else if (!dash && isatty(STDIN_FILENO))
 		return ntr_cmd_usage(cmd, "a command is missing");
 	else {
-		r = read_script(&b);
+		r = ntr_call_stdin(&b);
 		if (r)
 			return ntr_cmd_die(
 			        cmd, r, NULL, "cannot read the script from stdin: %s", strerror(-r));
@@ -107,7 +110,7 @@ static int add_command(struct ntr_cmd *cmd, json_t *req)
 	return r ? ntr_cmd_die(cmd, r, NULL, "%s", strerror(-r)) : 0;
 }
 
-static int add_timeout(struct ntr_cmd *cmd, json_t *req)
+int ntr_call_timeout(struct ntr_cmd *cmd, json_t *req)
 {
 	const char *t = ntr_cmd_opt(cmd, NTR_OPT_TIMEOUT);
 	double s;
@@ -119,7 +122,7 @@ static int add_timeout(struct ntr_cmd *cmd, json_t *req)
 	return json_object_set_new(req, "timeout", json_real(s));
 }
 
-static int add_environment(struct ntr_cmd *cmd, json_t *req)
+int ntr_call_environment(struct ntr_cmd *cmd, json_t *req)
 {
 	const char *bad = NULL, *cwd = ntr_cmd_opt(cmd, NTR_OPT_CWD);
 	int r = json_object_set_new(req, "env", env_json());
@@ -136,17 +139,18 @@ static int add_environment(struct ntr_cmd *cmd, json_t *req)
 /* The request, or NULL with *ret_status: the exit status after a complaint (0: out of memory). */
 static json_t *run_request(struct ntr_cmd *cmd, int *ret_status)
 {
-	ntr_autojson json_t *req = json_pack("{s:s,s:o,s:b,s:b,s:b}", "op", "run", "session",
+	ntr_autojson json_t *req = json_pack("{s:s,s:o,s:b,s:b,s:b,s:b}", "op", "run", "session",
 	        ntr_arg(cmd->session), "no_commit", ntr_cmd_opt(cmd, NTR_OPT_NO_COMMIT) != NULL, "rm",
-	        ntr_cmd_opt(cmd, NTR_OPT_RM) != NULL, "capture", (int)cmd->json);
+	        ntr_cmd_opt(cmd, NTR_OPT_RM) != NULL, "capture", (int)ntr_call_captures(cmd),
+	        "render", ntr_cmd_opt(cmd, NTR_OPT_RENDER) != NULL);
 	int r;
 
 	*ret_status = 0;
 	if (!req)
 		return NULL;
-	r = add_timeout(cmd, req);
+	r = ntr_call_timeout(cmd, req);
 	if (!r)
-		r = add_environment(cmd, req);
+		r = ntr_call_environment(cmd, req);
 	if (!r)
 		r = add_command(cmd, req);
 	if (r) {
@@ -169,9 +173,15 @@ static int signals_open(void)
 	return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+static bool ends(int sig)
+{
+	return sig == SIGINT || sig == SIGTERM || sig == SIGHUP || sig == SIGQUIT;
+}
+
 static int forward(struct ntr_conn *c, int sigfd, int *last, struct ntr_err *e)
 {
 	struct signalfd_siginfo si;
+	pid_t pid;
 
 	while (read(sigfd, &si, sizeof si) == (ssize_t)sizeof si) {
 		ntr_autojson json_t *req = json_pack("{s:s,s:i}", "op", "signal", "sig", (int)si.ssi_signo);
@@ -180,6 +190,8 @@ static int forward(struct ntr_conn *c, int sigfd, int *last, struct ntr_err *e)
 		if (r)
 			return r;
 		*last = (int)si.ssi_signo;
+		if (ends(*last) && ntr_daemon_stopped(ntr_conn_fd(c), &pid))
+			return -EINTR; /* it reads the signal, and that we have gone, when it goes on */
 	}
 	return 0;
 }
@@ -192,8 +204,14 @@ static int wait_reply(struct ntr_conn *c, int sigfd, int *last, json_t **ret, st
 	int r = 0;
 
 	while (!r && !final) {
-		if (poll(p, 2, -1) < 0 && errno != EINTR)
+		int n = poll(p, 2, LOOK_MS);
+
+		if (n < 0 && errno != EINTR)
 			return ntr_err_set(e, -errno, "run");
+		if (n <= 0) {
+			ntr_conn_notice(c);
+			continue;
+		}
 		if (p[0].revents) {
 			json_decref(*ret);
 			r = ntr_conn_recv(c, ret, &final, e);
@@ -212,21 +230,34 @@ static int add_store(const struct ntr_conn *c, json_t *req)
 	return v ? json_array_append_new(json_object_get(req, "env"), ntr_json_bytes(v, strlen(v))) : -ENOMEM;
 }
 
-static int run_call(struct ntr_cmd *cmd, json_t *req, int *last, json_t **ret, struct ntr_err *e)
+int ntr_call_run(struct ntr_cmd *cmd, json_t *req, int *last, json_t **ret, struct ntr_err *e)
 {
 	static const int stdio[3] = {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO};
 	ntr_autoclose int sigfd = -1;
-	int r = ntr_conn_open(cmd->store, "run", true, &cmd->conn, e);
+	int r = ntr_conn_open(cmd->store, cmd->verb->name, true, &cmd->conn, e);
 
 	if (r)
 		return r;
 	sigfd = signals_open();
 	if (sigfd < 0)
-		return ntr_err_set(e, -errno, "run");
+		return ntr_err_set(e, -errno, "%s", cmd->verb->name);
 	if (add_store(cmd->conn, req))
-		return ntr_err_set(e, -ENOMEM, "run");
-	r = ntr_conn_send(cmd->conn, req, stdio, cmd->json ? 1 : 3, e);
+		return ntr_err_set(e, -ENOMEM, "%s", cmd->verb->name);
+	r = ntr_conn_send(cmd->conn, req, stdio, ntr_call_captures(cmd) ? 1 : 3, e);
 	return r ? r : wait_reply(cmd->conn, sigfd, last, ret, e);
+}
+
+bool ntr_call_captures(const struct ntr_cmd *cmd)
+{
+	return cmd->json || ntr_cmd_opt(cmd, NTR_OPT_RENDER);
+}
+
+void ntr_call_print_text(const json_t *reply)
+{
+	const json_t *text = json_object_get(reply, "text");
+
+	fwrite(json_string_value(text), 1, json_string_length(text), stdout);
+	putchar('\n');
 }
 
 static void print_json(const json_t *reply)
@@ -243,19 +274,21 @@ static void print_json(const json_t *reply)
 	ntr_json_line(o, NULL);
 }
 
-static int run_status(const struct ntr_cmd *cmd, const json_t *reply)
+int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply)
 {
 	const char *limit = ntr_cmd_opt(cmd, NTR_OPT_TIMEOUT);
 
 	if (ntr_json_bool(reply, "cwd_gone", false))
-		fputs("ntr: run: the session's directory is gone: the call ran in the workspace root\n",
-		        stderr);
+		fprintf(stderr,
+		        "ntr: %s: the session's directory is gone: the call ran in the workspace root\n",
+		        cmd->verb->name);
 	if (!ntr_json_bool(reply, "timed_out", false))
 		return (int)ntr_json_int(reply, "exit_code", NTR_EXIT_NTR);
 	fprintf(stderr,
-	        "ntr: run: timed out: the call ran longer than its limit of %s%s and was ended; give more "
+	        "ntr: %s: timed out: the call ran longer than its limit of %s%s and was ended; give more "
 	        "with --timeout\n",
-	        limit ? limit : "time", limit && strspn(limit, "0123456789.") == strlen(limit) ? "s" : "");
+	        cmd->verb->name, limit ? limit : "time",
+	        limit && strspn(limit, "0123456789.") == strlen(limit) ? "s" : "");
 	return NTR_EXIT_TIMEOUT;
 }
 
@@ -268,12 +301,14 @@ int ntr_run_main(struct ntr_cmd *cmd)
 	req = run_request(cmd, &status);
 	if (!req)
 		return status ? status : ntr_cmd_die(cmd, -ENOMEM, NULL, "%s", strerror(ENOMEM));
-	r = run_call(cmd, req, &last, &reply, &e);
+	r = ntr_call_run(cmd, req, &last, &reply, &e);
 	if (r == -EINTR && last) /* taken out of the queue before it began */
 		return 128 + last;
 	if (r)
 		return ntr_cmd_fail(cmd, &e);
 	if (cmd->json)
 		print_json(reply);
-	return run_status(cmd, reply);
+	else if (ntr_cmd_opt(cmd, NTR_OPT_RENDER))
+		ntr_call_print_text(reply);
+	return ntr_call_status(cmd, reply);
 }

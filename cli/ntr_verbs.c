@@ -18,6 +18,29 @@ static const struct argp_option run_options[] = {
         {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for this call only", 0},
         {"cwd", NTR_OPT_CWD, "DIR", 0, "start in DIR, for this call only", 0},
         {"rm", NTR_OPT_RM, NULL, 0, "run on a throw-away fork", 0},
+        {"render", NTR_OPT_RENDER, NULL, 0, "print the result as an agent gets to read it", 0},
+        {0},
+};
+static const struct argp_option py_options[] = {
+        {NULL, 'c', "CODE", 0, "run CODE; ARGUMENTs are in sys.argv", 0},
+        {"input", NTR_OPT_INPUT, "NAME=JSON", 0, "bind a value to a name", 0},
+        {"echo", NTR_OPT_ECHO, "none|last|all", 0, "which bare expressions are printed; last without", 0},
+        {"python", NTR_OPT_PYTHON, "PATH", 0,
+                "the interpreter; else /workspace/.venv/bin/python, else /usr/bin/python3", 0},
+        {"preload", NTR_OPT_PRELOAD, "MODULE", 0, "a module that the warm interpreter keeps imported", 0},
+        {"timeout", NTR_OPT_TIMEOUT, "T", 0, "end the call after T: seconds, or 10s, 5m, 1h; status 124", 0},
+        {"memory", NTR_OPT_MEMORY, "MB", 0, "memory that the call may take on top of the interpreter's", 0},
+        {"readonly", NTR_OPT_READONLY, NULL, 0, "the cache cannot be changed, and nothing is committed", 0},
+        {"no-commit", NTR_OPT_NO_COMMIT, NULL, 0, "leave what it changes uncommitted", 0},
+        {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for this call only", 0},
+        {"cwd", NTR_OPT_CWD, "DIR", 0, "start in DIR, for this call only", 0},
+        {"render", NTR_OPT_RENDER, NULL, 0, "print the result as an agent gets to read it", 0},
+        {0},
+};
+static const struct argp_option tool_options[] = {
+        {"timeout", NTR_OPT_TIMEOUT, "T", 0, "end a call after T: seconds, or 10s, 5m, 1h", 0},
+        {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for this call only", 0},
+        {"cwd", NTR_OPT_CWD, "DIR", 0, "start a call in DIR", 0},
         {0},
 };
 static const struct argp_option rm_options[] = {
@@ -130,6 +153,41 @@ const struct ntr_verb ntr_verbs[] = {
                 .failed = NTR_EXIT_NTR,
                 .usage = NTR_EXIT_NTR,
                 .run = ntr_run_main,
+        },
+        {
+                .name = "py",
+                .group = NTR_GROUP_CALLS,
+                .args = "FILE [ARGUMENT...]\n-c CODE [ARGUMENT...]\n-",
+                .summary = "Run Python in a session; what it changes is one commit.",
+                .details = "Each call is a process of its own, forked from an interpreter that the session keeps "
+                           "warm: names do not survive it, files and `cache` do. FILE is a file of the session. "
+                           "The value of a last bare expression is printed. The exit status is as Python's: 1 "
+                           "after an exception, that of sys.exit; 124 after a timeout, 125 when ntr itself fails. "
+                           "With --json the streams are captured and part of the result.",
+                .examples = "  ntr py -c 'cache[\"n\"] = cache.get(\"n\", 0) + 1; cache[\"n\"]'\n  ntr py --input "
+                            "'rows=[1, 2, 3]' -c 'sum(rows)'\n  ntr py -s web tools/build.py --fast",
+                .options = py_options,
+                .max = SIZE_MAX,
+                .command = true,
+                .failed = NTR_EXIT_NTR,
+                .usage = NTR_EXIT_NTR,
+                .run = ntr_py_main,
+        },
+        {
+                .name = "tool",
+                .group = NTR_GROUP_CALLS,
+                .args = "[NAME [JSON|-]]",
+                .summary = "Use one of the tools that agents get.",
+                .details = "Prints what an agent reads: terminal, run_python, file_write, file_edit, view_image, "
+                           "history, diff, fork, rollback. JSON holds the arguments; - reads them from stdin. "
+                           "Without NAME it lists the tools with what is said about them to a model. The exit "
+                           "status is 1 when the tool says that it failed.",
+                .examples = "  ntr tool terminal '{\"command\": \"ls -la\"}'\n  ntr tool file_write "
+                            "'{\"path\": \"a.txt\", \"content\": \"hello\"}'\n  ntr tool --json "
+                            "view_image '{\"path\": \"plot.png\"}'",
+                .options = tool_options,
+                .max = 2,
+                .run = ntr_tool_main,
         },
         {
                 .name = "ps",
@@ -276,6 +334,21 @@ const struct ntr_verb ntr_verbs[] = {
                             "> web.tar.zst",
                 .options = export_options,
                 .run = ntr_export_main,
+        },
+        {
+                .name = "cache",
+                .group = NTR_GROUP_FILES,
+                .args = "get KEY\nset KEY VALUE|-\nls\nrm KEY...",
+                .summary = "Named values that are versioned with the files.",
+                .details = "What Python code of the session calls `cache`. A text is printed as it is, any "
+                           "other value as JSON; with --json `set` takes a value as JSON. Inside a call a "
+                           "change becomes part of that call's commit. get and ls take SESSION@COMMIT and "
+                           "SESSION~N with -s, too.",
+                .examples = "  ntr cache set model gpt-x\n  ntr cache get model\n  ntr cache set --json "
+                            "limits '{\"cpu\": 2}'\n  ntr cache get -s web~3 limits\n  ntr cache rm model",
+                .min = 1,
+                .max = SIZE_MAX,
+                .run = ntr_cache_main,
         },
         {
                 .name = "mount",

@@ -6,6 +6,7 @@
 #include "../exec/controller.h"
 
 #include <argp.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +21,8 @@ struct options {
 	const char *store_arg, *log, *init;
 	char *store, *sock; /* sock: to be removed even if the store's folder has been */
 	int ready_fd;
-	long idle_s;
+	long idle_s, timeout_s;
+	size_t cache;
 	bool foreground, no_uring;
 };
 
@@ -35,7 +37,7 @@ struct daemon {
 	bool ticking, logging;
 };
 
-enum { OPT_STORE = 256, OPT_FOREGROUND, OPT_READY, OPT_IDLE, OPT_NO_URING, OPT_LOG, OPT_INIT };
+enum { OPT_STORE = 256, OPT_FOREGROUND, OPT_READY, OPT_IDLE, OPT_NO_URING, OPT_LOG, OPT_INIT, OPT_CACHE, OPT_TIMEOUT };
 
 static const struct argp_option option_table[] = {
         {"store", OPT_STORE, "PATH", 0, "the store (default: $NTR_STORE, else $XDG_DATA_HOME/ntr)", 0},
@@ -47,6 +49,12 @@ static const struct argp_option option_table[] = {
         {"no-uring", OPT_NO_URING, NULL, 0, "do not use io_uring for the versions mount", 0},
         {"log", OPT_LOG, "FILE", 0, "log to FILE (default: ntrd.log in the store)", 0},
         {"init", OPT_INIT, "PATH", 0, "the supervisor's program (default: ntr-init beside ntrd)", 0},
+        {"cache", OPT_CACHE, "SIZE", 0,
+                "memory for cached parts of the store: bytes, or with K, M, G (default: $NTR_CACHE_SIZE, else 128M)",
+                0},
+        {"fuse-timeout", OPT_TIMEOUT, "SECONDS", 0,
+                "what a read of a commit's files may take before it fails (default: $NTR_FUSE_TIMEOUT, else 30)",
+                0},
         {0},
 };
 
@@ -60,6 +68,24 @@ static long parse_number(struct argp_state *state, const char *name, const char 
 	if (errno || end == text || *end || v < 0 || v > max)
 		argp_error(state, "--%s '%s' is no number from 0 to %ld", name, text, max);
 	return v;
+}
+
+/* "64M". 0: no size from 1M to 1T. */
+static size_t parse_size(const char *text)
+{
+	static const char units[] = "KMGT";
+	char *end;
+	unsigned long long v;
+	const char *unit;
+
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	unit = *end ? strchr(units, toupper((unsigned char)*end)) : NULL;
+	if (errno || !isdigit((unsigned char)text[0]) || (*end && (!unit || end[1])) || v > (1ull << 40))
+		return 0;
+	for (const char *u = units; unit && u <= unit; u++)
+		v = v < (1ull << 40) ? v << 10 : v;
+	return v >= (1u << 20) && v <= (1ull << 40) ? (size_t)v : 0;
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)
@@ -86,6 +112,14 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_LOG:
 		o->log = arg;
+		return 0;
+	case OPT_CACHE:
+		o->cache = parse_size(arg);
+		if (!o->cache)
+			argp_error(state, "--cache '%s' is no size from 1M on", arg);
+		return 0;
+	case OPT_TIMEOUT:
+		o->timeout_s = parse_number(state, "fuse-timeout", arg, 3600);
 		return 0;
 	case OPT_INIT:
 		o->init = arg;
@@ -154,6 +188,23 @@ static char *find_init(const char *given)
 	return found ? found : strdup(NTR_LIBEXECDIR "/ntr-init");
 }
 
+/* For daemons that clients start. What makes no sense is named in the log, and the default holds. */
+static void from_environment(struct options *o)
+{
+	const char *cache = getenv("NTR_CACHE_SIZE"), *timeout = getenv("NTR_FUSE_TIMEOUT");
+	char *end = NULL;
+
+	if (!o->cache && cache && *cache && !(o->cache = parse_size(cache)))
+		ntrd_log("NTR_CACHE_SIZE '%s' is no size from 1M on: the default is used", cache);
+	if (o->timeout_s || !timeout || !*timeout)
+		return;
+	o->timeout_s = strtol(timeout, &end, 10);
+	if (*end || o->timeout_s < 1 || o->timeout_s > 3600) {
+		ntrd_log("NTR_FUSE_TIMEOUT '%s' is no number from 1 to 3600: the default is used", timeout);
+		o->timeout_s = 0;
+	}
+}
+
 static bool other_serves(const char *store)
 {
 	int fd, r = ntr_sock_connect(store, &fd);
@@ -172,7 +223,10 @@ static int open_store(struct daemon *d, struct ntr_err *e)
 	ntr_autofree char *init = find_init(d->o.init);
 	const char *uring = getenv("NTR_URING"); /* 0: as --no-uring, for daemons that clients start */
 	bool off = d->o.no_uring || (uring && !strcmp(uring, "0"));
-	struct ntr_ctl_options co = {.uring = off ? 0 : -1, .init_path = init};
+	struct ntr_ctl_options co = {.uring = off ? 0 : -1,
+	        .init_path = init,
+	        .cache_bytes = d->o.cache,
+	        .watchdog_s = (unsigned)d->o.timeout_s};
 	int r;
 
 	if (!init)
@@ -241,6 +295,7 @@ static int start(struct daemon *d, struct ntr_err *e)
 	struct ntrd_server_options so = {.ops = ntrd_ops, .store = d->o.store};
 	int r = open_log(d, e);
 
+	from_environment(&d->o);
 	if (!r)
 		r = open_store(d, e);
 	if (!r)

@@ -140,16 +140,24 @@ int ntrd_conn_sock(const struct ntrd_conn *conn);
 bool *ntrd_conn_greeted(struct ntrd_conn *conn);
 /* The socket stays open until the process ends. */
 void ntrd_conn_keep(struct ntrd_conn *conn);
-/* Whole frames only, also with several threads sending. */
+/* Whole frames only, also with several threads sending. Waits for a client that does not read. */
 int ntrd_conn_send(struct ntrd_conn *conn, json_t *msg, const int *fds, size_t nfds);
 
-/* ---- watch: while a call runs in a connection's thread, one thread for all of them reads `signal` frames
- * and notices that a client has gone. */
+/* As ntrd_conn_send without descriptors, but waits at most timeout_ms for the client: then -ETIMEDOUT, and of
+ * the frame all or nothing will be sent (what it began is ended by the next ntrd_conn_send). Takes msg over;
+ * NULL: out of memory. */
+int ntrd_conn_try_send(struct ntrd_conn *conn, json_t *msg, unsigned timeout_ms);
+
+/* ---- watch: while a call runs in a connection's thread, one thread for all of them reads `signal` and
+ * `answer` frames and notices that a client has gone. */
 
 struct ntrd_watcher;
 struct ntrd_watch {
 	int sock;
 	void (*signal)(void *user, int sig);
+	/* An answer of the client to an event; NULL: none is expected. It must not wait: other calls' signals come
+	 * from the same thread. */
+	void (*answer)(void *user, const json_t *msg);
 	void *user;
 	const char *session, *inside; /* who waits for whom; inside may be NULL */
 };
@@ -158,7 +166,7 @@ void ntrd_watcher_free(struct ntrd_watcher *w);
 /* *w is copied, its strings borrowed until removal. -EDEADLK: the call would wait for one that waits for it.
  */
 int ntrd_watch_add(struct ntrd_watcher *w, const struct ntrd_watch *watch, uint64_t *ret_id);
-/* After it signal is not called any more. */
+/* After it signal and answer are not called any more. */
 void ntrd_watch_remove(struct ntrd_watcher *w, uint64_t id);
 /* As if every client had gone. */
 void ntrd_watch_hangup(struct ntrd_watcher *w);
@@ -183,9 +191,11 @@ const char *ntrd_arg_session(struct ntrd_req *rq, const char *key, enum ntrd_nee
 int ntrd_check_inside(struct ntrd_req *rq, const char *session);
 
 ntrd_op_fn ntrd_op_hello, ntrd_op_daemon_status, ntrd_op_daemon_stop, ntrd_op_fsck;
-ntrd_op_fn ntrd_op_run, ntrd_op_signal;
+ntrd_op_fn ntrd_op_run, ntrd_op_signal, ntrd_op_py;
 ntrd_op_fn ntrd_op_new, ntrd_op_fork, ntrd_op_sessions, ntrd_op_rm, ntrd_op_rename, ntrd_op_ps, ntrd_op_stop;
 ntrd_op_fn ntrd_op_commit, ntrd_op_discard, ntrd_op_rollback, ntrd_op_log, ntrd_op_show, ntrd_op_status;
+ntrd_op_fn ntrd_op_tool, ntrd_op_tools;
+ntrd_op_fn ntrd_op_cache_get, ntrd_op_cache_set, ntrd_op_cache_rm, ntrd_op_cache_ls;
 ntrd_op_fn ntrd_op_diff, ntrd_op_ls, ntrd_op_cat, ntrd_op_put, ntrd_op_export, ntrd_op_mount;
 
 /* ---- daemon */

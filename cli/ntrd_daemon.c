@@ -59,14 +59,15 @@ static int null_stdio(void)
 	return r;
 }
 
-static void raise_limit(void)
+/* What the shell of whoever came first allows himself says nothing about the store. */
+static void raise_limit(__rlimit_resource_t what)
 {
 	struct rlimit rl;
 
-	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur == rl.rlim_max)
+	if (getrlimit(what, &rl) || rl.rlim_cur == rl.rlim_max)
 		return;
 	rl.rlim_cur = rl.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &rl);
+	setrlimit(what, &rl);
 }
 
 /* The parent of the fork leaves at once: the daemon is nobody's child and no session's leader can hang it up.
@@ -94,7 +95,8 @@ int ntrd_detach(bool foreground, int ready_fd, struct ntr_err *e)
 	if (!r && chdir("/"))
 		r = -errno;
 	umask(022);
-	raise_limit();
+	raise_limit(RLIMIT_NOFILE);
+	raise_limit(RLIMIT_FSIZE);
 	sigemptyset(&none);
 	pthread_sigmask(SIG_SETMASK, &none, NULL);
 	return r ? ntr_err_set(e, r, "detach the daemon") : 0;
@@ -126,8 +128,8 @@ int ntrd_signals(int fd)
 	for (size_t i = 0; i < NTR_COUNT(ends); i++)
 		if (sigaction(ends[i], &sa, NULL))
 			return -errno;
-	sa.sa_handler = on_pipe;
-	return sigaction(SIGPIPE, &sa, NULL) ? -errno : 0;
+	sa.sa_handler = on_pipe; /* a file that grew to the limit (ulimit -f) is an error like others, too */
+	return sigaction(SIGPIPE, &sa, NULL) || sigaction(SIGXFSZ, &sa, NULL) ? -errno : 0;
 }
 
 /* ---- log */

@@ -9,7 +9,9 @@
 const struct ntrd_op ntrd_ops[] = {
         {"hello", ntrd_op_hello, 0, 0, true},
         {"run", ntrd_op_run, 1, 3, false},
+        {"py", ntrd_op_py, 1, 3, false},
         {"signal", ntrd_op_signal, 0, 0, false},
+        {"answer", ntrd_op_signal, 0, 0, false}, /* as late as such a signal */
         {"new", ntrd_op_new, 0, 1, false},
         {"fork", ntrd_op_fork, 0, 0, false},
         {"commit", ntrd_op_commit, 0, 0, false},
@@ -26,6 +28,12 @@ const struct ntrd_op ntrd_ops[] = {
         {"cat", ntrd_op_cat, 1, 1, false},
         {"get", ntrd_op_cat, 1, 1, false},
         {"put", ntrd_op_put, 1, 1, false},
+        {"cache-get", ntrd_op_cache_get, 0, 1, false},
+        {"cache-set", ntrd_op_cache_set, 0, 1, false},
+        {"cache-rm", ntrd_op_cache_rm, 0, 0, false},
+        {"cache-ls", ntrd_op_cache_ls, 0, 0, false},
+        {"tool", ntrd_op_tool, 0, 0, false},
+        {"tools", ntrd_op_tools, 0, 0, false},
         {"export", ntrd_op_export, 1, 1, false},
         {"mount", ntrd_op_mount, 0, 1, false},
         {"ps", ntrd_op_ps, 0, 0, false},

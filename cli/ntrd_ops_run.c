@@ -1,8 +1,12 @@
 /* run and signal. */
 #include "ntrd.h"
+#include "ntrd_call.h"
+#include "ntrd_py.h"
+#include "ntrd_stream.h"
 
 #include "../base/util.h"
 #include "../exec/controller.h"
+#include "../exec/tools.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -55,7 +59,7 @@ static void read_fds(struct ntrd_req *rq, struct ntr_call_spec *spec)
 		spec->fds[i] = i < rq->nfds ? rq->fds[i] : -1;
 }
 
-static int read_spec(struct ntrd_req *rq, struct ntr_call_spec *spec)
+int ntrd_call_read(struct ntrd_req *rq, struct ntr_call_spec *spec)
 {
 	*spec = (struct ntr_call_spec){.tool = "run"};
 	read_command(rq, spec);
@@ -64,12 +68,15 @@ static int read_spec(struct ntrd_req *rq, struct ntr_call_spec *spec)
 	spec->no_commit = ntrd_arg_bool(rq, "no_commit");
 	spec->capture = ntrd_arg_bool(rq, "capture");
 	spec->budget = (size_t)ntrd_arg_int(rq, "budget", 1, BUDGET_MAX, 0);
+	if (ntrd_arg_bool(rq, "render")) /* characters then */
+		spec->budget = 4 * NTR_MIN(spec->budget ? spec->budget : (size_t)NTR_TOOLS_BUDGET, (size_t)BUDGET_MAX / 4);
 	read_fds(rq, spec);
+	if (!spec->capture && (ntrd_arg_bool(rq, "stream") || ntrd_arg_bool(rq, "render")))
+		ntrd_arg_bad(rq, "the members 'stream' and 'render' need 'capture'");
 	return rq->bad;
 }
 
-static int set_result(
-        struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res)
+int ntrd_call_reply(struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res)
 {
 	int r = ntrd_reply_row(
 	        rq, json_pack("{s:i,s:i,s:b,s:o,s:b,s:f,s:o,s:o,s:I,s:b,s:b}", "exit_code",
@@ -97,15 +104,29 @@ static void call_freep(struct ntr_call **call)
 	ntr_call_free(*call);
 }
 
-static int run_in(
-        struct ntrd_req *rq, const char *session, const struct ntr_call_spec *spec, struct ntr_call *call)
+int ntrd_call_in(struct ntrd_req *rq, const char *session, struct ntr_call_spec *spec, struct ntr_call *call,
+        struct ntr_call_result *ret)
+{
+	struct ntrd_stream st = {.rq = rq};
+	int r;
+
+	spec->output = ntrd_arg_bool(rq, "stream") ? ntrd_stream_output : NULL;
+	spec->output_user = &st;
+	r = ntrd_event(rq, "started", json_object());
+	if (!r)
+		r = ntr_ctl_run(rq->ctl, session, spec, call, ret, rq->e);
+	ntrd_stream_end(&st);
+	return r || !st.lost ? r : ntrd_reply_set(rq, "stream_lost", json_true());
+}
+
+static int run_in(struct ntrd_req *rq, const char *session, struct ntr_call_spec *spec, struct ntr_call *call)
 {
 	ntr_auto(ntr_call_result_done) struct ntr_call_result res = {0};
-	int r = ntrd_event(rq, "started", json_object());
+	int r = ntrd_call_in(rq, session, spec, call, &res);
 
 	if (!r)
-		r = ntr_ctl_run(rq->ctl, session, spec, call, &res, rq->e);
-	return r ? r : set_result(rq, spec, &res);
+		r = ntrd_call_reply(rq, spec, &res);
+	return r || !ntrd_arg_bool(rq, "render") ? r : ntrd_call_render(rq, spec, &res, rq->reply);
 }
 
 /* A fork of the session (or nothing, where it does not exist yet) that lives as long as the call. */
@@ -138,7 +159,7 @@ static int run_throwaway(
 	return r;
 }
 
-static int watched(
+int ntrd_call_watch(
         struct ntrd_req *rq, const char *session, const char *inside, struct ntr_call *call, uint64_t *ret_id)
 {
 	struct ntrd_watch w = {.sock = ntrd_conn_sock(rq->conn),
@@ -163,7 +184,7 @@ int ntrd_op_run(struct ntrd_req *rq)
 	ntr_auto(call_freep) struct ntr_call *call = ntr_call_new();
 	struct ntr_call_spec spec;
 	uint64_t id;
-	int r = read_spec(rq, &spec);
+	int r = ntrd_call_read(rq, &spec);
 
 	if (r)
 		return r;
@@ -172,7 +193,7 @@ int ntrd_op_run(struct ntrd_req *rq)
 	/* A throw-away fork waits for nobody: the head is taken as it is. */
 	r = rm ? 0 : ntrd_check_inside(rq, session);
 	if (!r)
-		r = watched(rq, rm ? "" : session, inside, call, &id);
+		r = ntrd_call_watch(rq, rm ? "" : session, inside, call, &id);
 	if (r)
 		return r;
 	r = rm ? run_throwaway(rq, session, &spec, call) : run_in(rq, session, &spec, call);

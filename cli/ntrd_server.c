@@ -5,9 +5,11 @@
  * their connection. */
 #include "ntrd.h"
 
+#include "../base/buf.h"
 #include "../base/util.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
@@ -18,7 +20,8 @@ struct ntrd_conn {
 	TAILQ_ENTRY(ntrd_conn) link;
 	int sock;
 	bool greeted, keep;
-	pthread_mutex_t send_lock;
+	pthread_mutex_t send_lock; /* guards unsent, too */
+	struct ntr_buf unsent;     /* the end of a frame that was begun */
 };
 
 struct ntrd_server {
@@ -53,12 +56,83 @@ void ntrd_conn_keep(struct ntrd_conn *conn)
 	conn->keep = true;
 }
 
+/* Sends what is in unsent until all is gone or, with a limit, the time is up: -ETIMEDOUT, and the rest stays.
+ */
+static int flush_unsent(struct ntrd_conn *conn, int timeout_ms)
+{
+	uint64_t until = ntr_mono_ns() + (uint64_t)NTR_MAX(timeout_ms, 0) * 1000000u;
+	size_t off = 0;
+	int r = 0;
+
+	while (!r && off < conn->unsent.len) {
+		struct pollfd p = {.fd = conn->sock, .events = POLLOUT};
+		ssize_t n = send(conn->sock, conn->unsent.data + off, conn->unsent.len - off,
+		        MSG_NOSIGNAL | MSG_DONTWAIT);
+		uint64_t now = ntr_mono_ns();
+
+		if (n >= 0)
+			off += (size_t)n;
+		else if (errno == EAGAIN && timeout_ms >= 0 && now >= until)
+			r = -ETIMEDOUT;
+		else if (errno == EAGAIN)
+			poll(&p, 1, timeout_ms < 0 ? -1 : (int)((until - now) / 1000000u) + 1);
+		else if (errno != EINTR)
+			r = -errno;
+	}
+	memmove(conn->unsent.data, conn->unsent.data + off, conn->unsent.len - off);
+	conn->unsent.len -= off;
+	if (!conn->unsent.len)
+		ntr_buf_done(&conn->unsent);
+	return r;
+}
+
 int ntrd_conn_send(struct ntrd_conn *conn, json_t *msg, const int *fds, size_t nfds)
 {
-	int r;
+	int r = 0;
 
 	pthread_mutex_lock(&conn->send_lock);
-	r = ntr_wire_send(conn->sock, msg, fds, nfds);
+	if (conn->unsent.len)
+		r = flush_unsent(conn, -1);
+	if (!r)
+		r = ntr_wire_send(conn->sock, msg, fds, nfds);
+	pthread_mutex_unlock(&conn->send_lock);
+	return r;
+}
+
+static int frame_begin(struct ntrd_conn *conn, const json_t *msg, unsigned timeout_ms)
+{
+	ntr_autofree char *text = json_dumps(msg, JSON_COMPACT);
+	size_t whole, n = text ? strlen(text) : 0;
+	int r;
+
+	if (!text)
+		return -ENOMEM;
+	if (n > NTR_WIRE_MAX)
+		return -EMSGSIZE;
+	ntr_buf_le32(&conn->unsent, (uint32_t)n);
+	if (ntr_buf_add(&conn->unsent, text, n)) {
+		ntr_buf_done(&conn->unsent);
+		return -ENOMEM;
+	}
+	whole = conn->unsent.len;
+	r = flush_unsent(conn, (int)timeout_ms);
+	if (r == -ETIMEDOUT && conn->unsent.len == whole)
+		ntr_buf_done(&conn->unsent); /* nothing of it is on its way */
+	return r;
+}
+
+int ntrd_conn_try_send(struct ntrd_conn *conn, json_t *msg, unsigned timeout_ms)
+{
+	ntr_autojson json_t *own = msg;
+	int r = 0;
+
+	if (!own)
+		return -ENOMEM;
+	pthread_mutex_lock(&conn->send_lock);
+	if (conn->unsent.len)
+		r = flush_unsent(conn, (int)timeout_ms);
+	if (!r)
+		r = frame_begin(conn, own, timeout_ms);
 	pthread_mutex_unlock(&conn->send_lock);
 	return r;
 }
@@ -163,6 +237,7 @@ static bool conn_end(struct ntrd_server *srv, struct ntrd_conn *conn)
 	pthread_cond_broadcast(&srv->ended);
 	pthread_mutex_unlock(&srv->lock);
 	pthread_mutex_destroy(&conn->send_lock);
+	ntr_buf_done(&conn->unsent);
 	if (!conn->keep)
 		close(conn->sock);
 	return stay;

@@ -84,6 +84,7 @@ static int dir_attrs_changed(
 	r = ntr_dirs_marks(fd, name, c->m->userxattr, &marks, &touched);
 	if (r)
 		return r == -ENOENT ? 1 : r;
+	ntr_marks_unlent(&marks, sx->stx_mode);
 	hash = ntr_marks_hash(&marks);
 	ntr_marks_done(&marks);
 	return hash != d->xhash;

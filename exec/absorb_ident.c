@@ -2,8 +2,8 @@
  *
  * What the memo has seen keeps its inode wherever it went. Of the rest, an object is what head has in its
  * place when overlayfs says that it was copied up from there (`origin`; a merged directory; `metacopy`), or
- * when it was born at the moment that head's record tells; a redirect names the place it came from. All else
- * is new. A file with several names in the commit loses the one that is written to: overlayfs then gives no
+ * when it was born at the moment that head's record tells; a redirect names the place it came from, and our
+ * own mark the inode that was copied (init_rename_move.c). All else is new. A file with several names in the commit loses the one that is written to: overlayfs then gives no
  * `origin`, and neither do we take one. No two objects of upper are ever one inode. */
 #include "absorb_impl.h"
 
@@ -251,6 +251,8 @@ static int identify_sure(struct ntr_arun *w, struct ntr_aobj *o)
 
 	if (o->flags & NTR_AO_KNOWN && !(o->marks.flags & NTR_MARK_METACOPY))
 		return 0;
+	if (o->marks.was && !o->tree && (r = try_take(w, o, o->marks.was)))
+		return NTR_MIN(r, 0);
 	r = beneath(w, o, &under);
 	o->under = under.ino;
 	if (r || !redirect_holds(o))
@@ -289,7 +291,9 @@ static int identify_dir(struct ntr_arun *w, struct ntr_aobj *o)
 	d->base = under.ino;
 	if (r || o->flags & NTR_AO_KNOWN)
 		return r;
-	if (d->base)
+	if (o->marks.was)
+		r = try_take(w, o, o->marks.was);
+	if (!r && d->base)
 		r = try_take(w, o, d->base);
 	if (!r)
 		r = try_places(w, o, d->base);
@@ -310,7 +314,7 @@ static void decide_compare(const struct ntr_arun *w, const struct ntr_aobj *o, u
 	if (o->flags & NTR_AO_KNOWN)
 		whole = whole || d->base != old_base;
 	else if (!(o->flags & NTR_AO_FRESH))
-		whole = whole || d->tree != d->base;
+		whole = whole || o->tree != d->base;
 	else
 		whole = whole || d->base;
 	if (whole)

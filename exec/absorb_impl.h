@@ -121,12 +121,14 @@ enum {
 struct ntr_marks {
 	unsigned flags;
 	char *redirect;
+	uint64_t was;        /* the tree inode that was moved here (init_rename_move.c); 0 */
 	struct ntr_xattr *v; /* by name */
 	size_t n;
 };
 /* Reads those of name in dirfd ("" : dirfd itself). 0, -EACCES (an ordinary user and a file without r), other
  * errno. */
 int ntr_marks_read(int dirfd, const char *name, bool userxattr, struct ntr_marks *ret);
+void ntr_marks_unlent(struct ntr_marks *m, uint32_t mode);
 void ntr_marks_done(struct ntr_marks *m);
 uint64_t ntr_marks_hash(const struct ntr_marks *m);
 
@@ -175,6 +177,7 @@ enum {
 	NTR_AO_CONTENT = 16, /* content has to be read */
 	NTR_AO_RACY = 32,
 	NTR_AO_POOLED = 64, /* a pool thread reads it */
+	NTR_AO_NAMED = 128, /* this run gave it names or took some */
 };
 enum { NTR_CONTENT_NONE, NTR_CONTENT_WAIT, NTR_CONTENT_READY };
 struct ntr_aobj {

@@ -124,12 +124,14 @@ static int take_mark(struct reader *rd, const char *name, const char *mark)
 		m->flags |= NTR_MARK_ORIGIN;
 	else if (!strcmp(mark, "whiteout"))
 		m->flags |= NTR_MARK_WHITEOUT;
-	if (strcmp(mark, "opaque") && strcmp(mark, "redirect"))
+	if (strcmp(mark, "opaque") && strcmp(mark, "redirect") && strcmp(mark, "ntr"))
 		return 0;
 	r = read_value(rd, name, &val, &len);
 	if (r)
 		return r == -ENODATA ? 0 : r;
-	if (!strcmp(mark, "redirect")) {
+	if (!strcmp(mark, "ntr")) {
+		m->was = strtoull((char *)val, NULL, 10);
+	} else if (!strcmp(mark, "redirect")) {
 		free(m->redirect);
 		m->redirect = (char *)ntr_steal_ptr(val);
 	} else if (len == 1 && val[0] == 'y') {
@@ -189,6 +191,20 @@ int ntr_marks_read(int dirfd, const char *name, bool userxattr, struct ntr_marks
 	if (ret->n > 1)
 		qsort(ret->v, ret->n, sizeof *ret->v, by_name);
 	return 0;
+}
+
+/* An access ACL repeats the owner's bits of the mode, and so those that were lent while it was read. */
+void ntr_marks_unlent(struct ntr_marks *m, uint32_t mode)
+{
+	enum { HEAD = 4, ENTRY = 8, USER_OBJ = 1 };
+
+	for (size_t i = 0; i < m->n; i++) {
+		if (strcmp(m->v[i].name, "system.posix_acl_access"))
+			continue;
+		for (size_t k = HEAD; k + ENTRY <= m->v[i].len; k += ENTRY)
+			if (m->v[i].val[k] == USER_OBJ && !m->v[i].val[k + 1])
+				m->v[i].val[k + 2] = mode >> 6 & 7;
+	}
 }
 
 void ntr_marks_done(struct ntr_marks *m)

@@ -181,6 +181,12 @@ static int update_data(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode 
 	return r < 0 ? r : !r;
 }
 
+/* A directory's times by utimensat, `touch` included, not by entries that came and went again. */
+static bool was_set(const struct ntr_aobj *o)
+{
+	return !same_time(&o->mtime, &o->ctime) || same_time(&o->mtime, &o->atime);
+}
+
 static int update(struct ntr_arun *w, struct ntr_aobj *o)
 {
 	struct ntr_inode in;
@@ -195,13 +201,16 @@ static int update(struct ntr_arun *w, struct ntr_aobj *o)
 	r2 = update_xattrs(w, o, &in);
 	if (r2 < 0)
 		return r2;
-	differs = set_attrs(w, o, &in) || r || r2;
+	differs = set_attrs(w, o, &in) || r || r2 || (o->flags & NTR_AO_NAMED);
 	if (o->dir) {
 		o->dir->flags &= (uint8_t)~NTR_MD_PENDING;
 		if (!differs && !(o->dir->flags & NTR_MD_LISTED)) {
-			if (!same_time(&in.mtime, &o->mtime))
+			bool moved = !same_time(&in.mtime, &o->mtime);
+
+			if (moved && !was_set(o))
 				o->dir->flags |= NTR_MD_PENDING;
-			return 0;
+			if (!moved || !was_set(o))
+				return 0;
 		}
 	} else if (!differs && same_time(&in.mtime, &o->mtime)) {
 		return 0;
@@ -211,7 +220,7 @@ static int update(struct ntr_arun *w, struct ntr_aobj *o)
 	return ntr_inode_put(w->txn, &in);
 }
 
-/* An object that moved keeps its attributes, but the link count's change is its ctime's. */
+/* What was given a name or lost one has the time of that as its ctime. */
 int ntr_arun_update(struct ntr_arun *w)
 {
 	struct ntr_aobj *o;

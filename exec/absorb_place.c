@@ -84,6 +84,7 @@ static int take_off(struct ntr_arun *w, struct ntr_aobj *o, struct names *l, siz
 		if (l->v[i].wanted)
 			continue;
 		w->changed = true;
+		o->flags |= NTR_AO_NAMED;
 		note_listed(w, l->v[i].dir);
 		if (moved < missing) {
 			r = ntr_name_detach(w->txn, l->v[i].dir, l->v[i].name, &ino);
@@ -154,9 +155,18 @@ static int lift_all(struct ntr_arun *w)
 	return 0;
 }
 
+/* When a committed file lost a name nothing tells better than the directory's ctime. false: it is not of upper. */
+static bool when_lost(const struct ntr_mdir *d, struct timespec *ret)
+{
+	*ret = (struct timespec){
+	        .tv_sec = (time_t)(d->st.ctime / 1000000000), .tv_nsec = (long)(d->st.ctime % 1000000000)};
+	return d->st.ctime;
+}
+
 /* Removes what the tree now has under the name, unless it is `want` (0: whatever). */
 static int clear_name(struct ntr_arun *w, struct ntr_mdir *d, const char *name, size_t n, uint64_t want)
 {
+	struct timespec lost;
 	uint8_t dtype;
 	uint64_t ino;
 	int r;
@@ -168,7 +178,7 @@ static int clear_name(struct ntr_arun *w, struct ntr_mdir *d, const char *name, 
 		return r == -ENOENT ? 0 : r;
 	w->changed = true;
 	d->flags |= NTR_MD_LISTED;
-	return ntr_name_remove(w->txn, d->tree, name, NULL);
+	return ntr_name_lose(w->txn, d->tree, name, when_lost(d, &lost) ? &lost : NULL);
 }
 
 /* A name that upper had and has no longer: what base has there shows again. */
@@ -302,6 +312,7 @@ static int attach_ref(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_aref *f
 	if (f->place == NTR_PLACE_THERE || f->place == NTR_PLACE_NONE)
 		return 0;
 	w->changed = true;
+	o->flags |= NTR_AO_NAMED;
 	f->dir->flags |= NTR_MD_LISTED;
 	name = ntr_me_name(f->dir, f->at);
 	if (f->place == NTR_PLACE_CREATE)

@@ -100,6 +100,7 @@ int ntr_aobj_marks(struct ntr_arun *w, struct ntr_aobj *o)
 		r = ntr_aobj_restat(w, o);
 	if (r)
 		return ntr_aobj_fail(w, o, r);
+	ntr_marks_unlent(&o->marks, o->mode);
 	o->flags |= NTR_AO_MARKS;
 	if (o->dir)
 		o->dir->xhash = ntr_marks_hash(&o->marks);
@@ -117,6 +118,8 @@ int ntr_memo_root_marks(struct ntr_memo *m)
 	ntr_dirs_done(&dirs);
 	if (r)
 		return r;
+	if (dirs.root_restore != UINT32_MAX)
+		ntr_marks_unlent(&marks, dirs.root_restore);
 	m->cur->root->xhash = ntr_marks_hash(&marks);
 	ntr_marks_done(&marks);
 	return 0;

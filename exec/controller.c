@@ -51,6 +51,11 @@ static struct ntr_sess *sess_new(struct ntr_ctl *c, uint64_t sid)
 	s->sid = sid;
 	s->ctl = c;
 	s->mem_fd = -1;
+	s->cache = ntr_cache_new();
+	if (!s->cache) {
+		free(s);
+		return NULL;
+	}
 	pthread_mutex_init(&s->m, NULL);
 	pthread_mutex_init(&s->call_m, NULL);
 	TAILQ_INIT(&s->waiters);
@@ -61,6 +66,7 @@ static void sess_free(struct ntr_sess *s)
 {
 	ntr_closep(&s->mem_fd);
 	ntr_state_free(s->state);
+	ntr_cache_free(s->cache);
 	pthread_mutex_destroy(&s->m);
 	pthread_mutex_destroy(&s->call_m);
 	free(s);
@@ -224,7 +230,11 @@ void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct nt
 static int mount_versions(struct ntr_ctl *c, int i, struct ntr_err *e)
 {
 	struct ntr_versions_options o = {
-	        .uring = c->o.uring != 0, .sched_idle = 1, .fuse_fd = -1, .plain = i == NTR_VMOUNT_PLAIN};
+	        .uring = c->o.uring != 0,
+	        .sched_idle = 1,
+	        .fuse_fd = -1,
+	        .plain = i == NTR_VMOUNT_PLAIN,
+	        .watchdog_s = c->o.watchdog_s};
 	struct ntr_vmount *m = &c->mounts[i];
 
 	if (m->v && ntr_versions_alive(m->v))
@@ -233,6 +243,7 @@ static int mount_versions(struct ntr_ctl *c, int i, struct ntr_err *e)
 		ntr_versions_stop(ntr_steal_ptr(m->v));
 	if (mkdir(m->path, 0700) && errno != EEXIST)
 		return ntr_err_set(e, -errno, "make %s", m->path);
+	c->mounted++;
 	return ntr_versions_start(c->store, m->path, &o, &m->v, e);
 }
 
@@ -246,6 +257,26 @@ int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e)
 		r = mount_versions(c, i, e);
 	pthread_mutex_unlock(&c->m);
 	return r;
+}
+
+/* The mount below a session's view is gone (a wedged disk made the watchdog or the kernel end it, or somebody
+ * unmounted it): the view only gives errors, and its supervisor sees no newer mount. */
+static bool view_lost(struct ntr_sess *s)
+{
+	struct ntr_ctl *c = s->ctl;
+	bool lost;
+
+	pthread_mutex_lock(&c->m);
+	lost = s->view != c->mounted;
+	for (int i = 0; i < NTR_VMOUNTS; i++)
+		lost |= c->mounts[i].v && !ntr_versions_alive(c->mounts[i].v);
+	pthread_mutex_unlock(&c->m);
+	return lost;
+}
+
+static bool live_lost(struct ntr_sess *s)
+{
+	return ntr_initlink_dead(s->live->link, true) || view_lost(s);
 }
 
 /* What is in memory is lost with its last descriptor. */
@@ -273,10 +304,51 @@ int ntr_sess_recover(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	ntr_commit_done(&done);
 	if (r)
 		return r;
+	ntr_cache_drop(s); /* its journal was absorbed with the upper */
 	ntr_closep(&s->mem_fd);
 	s->mem_fd = -1;
 	ntr_ctl_sweep(s->ctl);
 	return 0;
+}
+
+static size_t live_sessions(struct ntr_ctl *c, struct ntr_sess ***ret)
+{
+	struct ntr_sess *s, *next;
+	size_t n = 0;
+
+	pthread_mutex_lock(&c->m);
+	*ret = calloc(HASH_COUNT(c->sessions) + 1, sizeof **ret);
+	HASH_ITER (hh, c->sessions, s, next)
+		if (*ret && ntr_sess_is_live(s))
+			(*ret)[n++] = s; /* entries are never freed while the controller is open */
+	pthread_mutex_unlock(&c->m);
+	return n;
+}
+
+static bool is_idle(struct ntr_sess *s)
+{
+	return s->live && !s->live->background && !ntr_sess_binds(s);
+}
+
+/* Descriptors have run out: closes a session that nobody uses at the moment. */
+static bool close_idle(struct ntr_sess *not_this)
+{
+	ntr_autofree struct ntr_sess **v = NULL;
+	size_t n = live_sessions(not_this->ctl, &v);
+	bool closed = false;
+
+	for (size_t i = 0; i < n && !closed; i++) {
+		struct ntr_commit done = {0};
+		struct ntr_head h;
+
+		if (v[i] == not_this || !ntr_sess_try(v[i]))
+			continue;
+		closed = is_idle(v[i]) && !ntr_session_by_id(v[i]->ctl->store, v[i]->sid, &h, NULL) &&
+		         !ntr_sess_close(v[i], &h, false, NULL, &done, NULL);
+		ntr_commit_done(&done);
+		ntr_sess_release(v[i]);
+	}
+	return closed;
 }
 
 int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
@@ -286,7 +358,7 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	uint64_t began = ntr_mono_ns();
 	int r = 0;
 
-	if (s->live && !ntr_initlink_dead(s->live->link, true)) {
+	if (s->live && !live_lost(s)) {
 		s->live->used_ns = ntr_mono_ns();
 		return ntr_live_record(s->live, h, e);
 	}
@@ -296,8 +368,13 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 		r = ntr_ctl_versions(s->ctl, e);
 	if (r)
 		return r;
+	pthread_mutex_lock(&s->ctl->m);
+	s->view = s->ctl->mounted;
+	pthread_mutex_unlock(&s->ctl->m);
 	ntr_ctl_live_options(s->ctl, h, &o);
-	r = ntr_live_start(s->ctl->store, h, &o, &l, e);
+	while ((r = ntr_live_start(s->ctl->store, h, &o, &l, e)) == -EMFILE && close_idle(s))
+		if (e)
+			*e = (struct ntr_err){0};
 	if (r)
 		return r;
 	pthread_mutex_lock(&s->call_m);
@@ -399,7 +476,9 @@ static int name_mounts(struct ntr_ctl *c, struct ntr_err *e)
 
 int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_ctl **ret, struct ntr_err *e)
 {
-	struct ntr_store_options so = {.create = true, .cache_bytes = o->cache_bytes};
+	/* halves: blocks as they are on disk, and nodes of trees decoded */
+	struct ntr_store_options so = {
+	        .create = true, .cache_bytes = o->cache_bytes / 2, .node_cache_bytes = o->cache_bytes / 2};
 	struct ntr_ctl *c = calloc(1, sizeof *c);
 	int r;
 
@@ -509,7 +588,7 @@ static void fold_now(struct ntr_sess *s, struct ntr_head *h, uint64_t now)
 
 	/* What no commit has must stay in this upper; a process in the view blocks folding by itself
 	 * (-EBUSY). */
-	if (s->live->background || ntr_sess_binds(s) || s->live->dirty ||
+	if (s->live->background || ntr_sess_binds(s) || s->live->dirty || ntr_cache_dirty(s) ||
 	        ntr_absorb_check(s->live->memo) != 0)
 		return;
 	ntr_ctl_live_options(s->ctl, h, &o);
@@ -532,13 +611,13 @@ static void tick_session(struct ntr_sess *s, uint64_t now)
 	if (s->live && !ntr_session_by_id(s->ctl->store, s->sid, &h, NULL)) {
 		uint64_t idle = now - NTR_MIN(now, s->live->used_ns);
 
-		if (ntr_initlink_dead(s->live->link, true))
+		if (live_lost(s))
 			ntr_sess_recover(s, &h, NULL);
 		else if (s->live->unrecorded)
 			ntr_live_record(s->live, &h, NULL);
 		else if (s->fold_due && now >= s->fold_retry_ns)
 			fold_now(s, &h, now);
-		else if (idle > IDLE_CLOSE_S * 1000000000ull && !s->live->background && !ntr_sess_binds(s))
+		else if (idle > IDLE_CLOSE_S * 1000000000ull && is_idle(s))
 			ntr_sess_close(s, &h, false, NULL, &done, NULL);
 	}
 	ntr_commit_done(&done);
@@ -547,21 +626,15 @@ static void tick_session(struct ntr_sess *s, uint64_t now)
 
 void ntr_ctl_tick(struct ntr_ctl *c)
 {
-	struct ntr_sess *s, *next, **v = NULL;
+	ntr_autofree struct ntr_sess **v = NULL;
 	uint64_t now = ntr_mono_ns();
-	size_t n = 0;
+	size_t n;
 
 	ntr_store_sync(c->store, NULL);
 	ntr_ctl_served_end(c, true);
 	if (__atomic_exchange_n(&c->trim, false, __ATOMIC_RELAXED))
 		malloc_trim(0); /* what a large commit had held is in free lists of many threads */
-	pthread_mutex_lock(&c->m);
-	v = calloc(HASH_COUNT(c->sessions) + 1, sizeof *v);
-	HASH_ITER (hh, c->sessions, s, next)
-		if (v && ntr_sess_is_live(s))
-			v[n++] = s; /* entries are never freed while the controller is open */
-	pthread_mutex_unlock(&c->m);
-	for (size_t i = 0; v && i < n; i++)
+	n = live_sessions(c, &v);
+	for (size_t i = 0; i < n; i++)
 		tick_session(v[i], now);
-	free(v);
 }

@@ -18,8 +18,9 @@ struct ntr_ctl;
 struct ntr_ctl_options {
 	int uring;             /* -1: if possible; 0: never */
 	const char *init_path; /* ntr-init */
-	size_t cache_bytes;
+	size_t cache_bytes;    /* of the store's caches together; 0: 128 MiB */
 	unsigned fold_entries; /* 0: 150 */
+	unsigned watchdog_s;   /* what a request of the versions mounts may take; 0: 30 */
 };
 
 /* Opens the store (making it), cleans up after a dead owner (mounts, processes, sockets' business is the
@@ -43,9 +44,29 @@ int ntr_ctl_resolve(struct ntr_ctl *c, const char *session, const char *rev, str
 /* What a commit changed: from its record, else counted now and noted there. */
 int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit);
 
+/* A Python call (docs/protocol.md, `py`). call: what the interpreter is told, beyond where it runs. The
+ * strings and objects are borrowed. */
+struct ntr_py_spec {
+	json_t *call;
+	const char *python; /* NULL: the session's */
+	json_t *preload;    /* names of modules, or NULL */
+	const char *code;   /* for the history; or … */
+	const char *file;   /* … a file of the session */
+	char *const *args;  /* NULL: none */
+	size_t budget;      /* characters per captured stream; 0: no limit */
+	bool cache, readonly;
+	json_t *objects; /* [{"name","methods"}] or NULL */
+	/* An object's method is called: asks the host, who answers with ntr_call_answer. 0, or negative
+	 * errno. */
+	int (*object)(void *user, int64_t n, const char *name, const char *method, const json_t *args,
+	        const json_t *kwargs);
+	void *user;
+};
+
 struct ntr_call_spec {
-	char *const *argv;  /* argv, or … */
-	const char *script; /* … a bash script of script_len bytes */
+	const struct ntr_py_spec *py; /* NULL, or instead of argv and script */
+	char *const *argv;            /* argv, or … */
+	const char *script;           /* … a bash script of script_len bytes */
 	size_t script_len;
 	char *const *env;     /* the caller's environment, NAME=VALUE */
 	char *const *set_env; /* --env: for this call only; may be NULL */
@@ -54,7 +75,12 @@ struct ntr_call_spec {
 	bool no_commit;
 	int fds[3]; /* stdin, stdout, stderr; borrowed. capture: only fds[0] is used */
 	bool capture;
-	size_t budget;    /* bytes kept per captured stream; 0: 16 MiB */
+	size_t budget; /* bytes kept per captured stream; 0: 16 MiB */
+	/* capture: what comes is also given here at once, from another thread; stream 0 stdout, 1 stderr.
+	 * While it does not return the call's processes wait as at a full pipe, so it must return in bounded
+	 * time. */
+	void (*output)(void *user, int stream, const void *p, size_t n);
+	void *output_user;
 	const char *tool; /* "run" */
 };
 struct ntr_call_result {
@@ -66,6 +92,7 @@ struct ntr_call_result {
 	struct ntr_stats changes;
 	struct ntr_buf out, err; /* captured */
 	unsigned background;
+	json_t *py; /* of a Python call: error, echo, namespace, ui, notes, hints, mechanisms */
 };
 void ntr_call_result_done(struct ntr_call_result *r);
 
@@ -76,6 +103,8 @@ void ntr_call_free(struct ntr_call *call);
 /* From another thread: forwards a signal to the call (before it has started: remembered; while it queues:
  * SIGINT, SIGTERM, SIGHUP take it out of the queue with -EINTR). */
 void ntr_call_signal(struct ntr_call *call, int sig);
+/* From another thread: the host's answer {"n","value" or "error":{"type","text"}} to a Python call. */
+void ntr_call_answer(struct ntr_call *call, const json_t *msg);
 
 /* Runs it, waits, absorbs, commits. The session is made when it does not exist. */
 int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_spec *spec,
@@ -127,6 +156,46 @@ int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const c
  * by name */
 int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t **ret,
         struct ntr_err *e);
+
+/* Files for an agent's tools. path: absolute inside the workspace, or relative to the session's directory.
+ * What the agent itself can put right (no such file, two places that fit) is no error: 0, and ret->why is the
+ * text for it. The session is made when it does not exist. */
+struct ntr_edit;
+struct ntr_file_result {
+	char *why;  /* NULL: it was done */
+	char *path; /* absolute */
+	bool created;
+	size_t size; /* of the file now */
+	unsigned count;
+	const char *mode;                /* of an edit: how its place was found (tools.h) */
+	char commit[NTR_COMMIT_HEX + 1]; /* "" when nothing changed */
+};
+void ntr_file_result_done(struct ntr_file_result *r);
+/* Makes or replaces a file, with the directories that lead to it; mode and owner of one that is there stay.
+ */
+int ntr_ctl_file_write(struct ntr_ctl *c, const char *session, const char *path, const void *data, size_t n,
+        struct ntr_file_result *ret, struct ntr_err *e);
+/* Reads, edits and writes with nobody in between. */
+int ntr_ctl_file_edit(struct ntr_ctl *c, const char *session, const char *path, const struct ntr_edit *ed,
+        struct ntr_file_result *ret, struct ntr_err *e);
+/* The content as it is now, without waiting for a call, when it is at most max bytes (*ret_size: its size in
+ * any case). */
+int ntr_ctl_file_read(struct ntr_ctl *c, const char *session, const char *path, size_t max,
+        struct ntr_buf *ret_data, uint64_t *ret_size, struct ntr_file_result *ret, struct ntr_err *e);
+
+/* The cache: named values (JSON text, base/value.h) that are committed, rolled back and forked with the
+ * files. rev NULL: the session as it is now, with what its running call has changed. From inside a call of
+ * that very session (`inside`, and one runs) set and del join the call's commit and do not wait for it, and
+ * commit is
+ * ""; else they are a commit of their own, tool "cache". get appends to ret. -ENOENT: no such key. */
+int ntr_ctl_cache_get(struct ntr_ctl *c, const char *session, const char *rev, const char *key,
+        struct ntr_buf *ret, struct ntr_err *e);
+int ntr_ctl_cache_set(struct ntr_ctl *c, const char *session, const char *key, const void *val, size_t len,
+        bool inside, char commit[NTR_COMMIT_HEX + 1], struct ntr_err *e);
+int ntr_ctl_cache_del(struct ntr_ctl *c, const char *session, const char *key, bool inside,
+        char commit[NTR_COMMIT_HEX + 1], struct ntr_err *e);
+int ntr_ctl_cache_keys(
+        struct ntr_ctl *c, const char *session, const char *rev, json_t **ret, struct ntr_err *e);
 
 /* Mounts. Root gets a mount descriptor to attach at `where` in the mount namespace of process peer
  * (read-write: the view; with rev: that commit's tree); an ordinary user passes an open fuse descriptor,

@@ -1,5 +1,6 @@
 /* The life of one call: hold the session, make it live, run, wait, limit, commit. */
 #include "controller_impl.h"
+#include "controller_py.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 
 enum { CAPTURE_DEFAULT = 16 << 20, KILL_GRACE_MS = 2000 };
+#define PY_START_NS 60000000000u
 
 struct ntr_call *ntr_call_new(void)
 {
@@ -63,8 +65,17 @@ void ntr_call_signal(struct ntr_call *call, int sig)
 	pthread_mutex_unlock(&call->m);
 }
 
+void ntr_call_answer(struct ntr_call *call, const json_t *msg)
+{
+	pthread_mutex_lock(&call->m);
+	if (call->py)
+		ntr_pyrun_answer(call->py, msg);
+	pthread_mutex_unlock(&call->m);
+}
+
 void ntr_call_result_done(struct ntr_call_result *r)
 {
+	json_decref(r->py);
 	ntr_buf_done(&r->out);
 	ntr_buf_done(&r->err);
 }
@@ -75,6 +86,7 @@ struct capture {
 	int rd[2], wr[2]; /* stdout, stderr */
 	int stop[2];
 	size_t budget;
+	const struct ntr_call_spec *spec;
 	struct ntr_call_result *res;
 	pthread_t thread;
 	bool on;
@@ -94,9 +106,12 @@ static bool drain(struct capture *c, int i, char *tmp, size_t size)
 {
 	ssize_t k = read(c->rd[i], tmp, size);
 
-	if (k > 0)
-		take(i ? &c->res->err : &c->res->out, tmp, (size_t)k, c->budget, &c->res->truncated);
-	return k > 0;
+	if (k <= 0)
+		return false;
+	take(i ? &c->res->err : &c->res->out, tmp, (size_t)k, c->budget, &c->res->truncated);
+	if (c->spec->output)
+		c->spec->output(c->spec->output_user, i, tmp, (size_t)k);
+	return true;
 }
 
 /* The call ends when its main process does: then what is in the pipes is taken, and no end of file is waited
@@ -130,11 +145,16 @@ static void capture_close(struct capture *c)
 	}
 }
 
-static int capture_start(struct capture *c, struct ntr_call_result *res, size_t budget)
+static int capture_start(struct capture *c, const struct ntr_call_spec *spec, struct ntr_call_result *res)
 {
 	int p[2];
 
-	*c = (struct capture){.rd = {-1, -1}, .wr = {-1, -1}, .stop = {-1, -1}, .budget = budget, .res = res};
+	*c = (struct capture){.rd = {-1, -1},
+	        .wr = {-1, -1},
+	        .stop = {-1, -1},
+	        .budget = spec->budget ? spec->budget : CAPTURE_DEFAULT,
+	        .spec = spec,
+	        .res = res};
 	for (int i = 0; i < 2; i++) {
 		if (pipe2(p, O_CLOEXEC))
 			return -errno;
@@ -186,10 +206,11 @@ static void call_attach(struct ntr_call *call, struct ntr_initlink *link, uint64
 }
 
 /* Waits for the call's end, killing its tree when the limit runs out. *ret is the final reply. */
-static int await_end(struct ntr_live *l, struct ntr_initreq *rq, double timeout_s,
+static int await_end(struct ntr_live *l, struct ntr_initreq *rq, const struct ntr_call_spec *spec,
         struct ntr_call_result *res, json_t **ret)
 {
-	uint64_t deadline = timeout_s > 0 ? ntr_mono_ns() + (uint64_t)(timeout_s * 1e9) : 0;
+	uint64_t limit = (uint64_t)(spec->timeout_s * 1e9);
+	uint64_t deadline = limit ? ntr_mono_ns() + limit + (spec->py ? PY_START_NS : 0) : 0;
 	int fds[NTR_WIRE_FDS], r;
 	size_t n = 0;
 
@@ -212,25 +233,53 @@ static int await_end(struct ntr_live *l, struct ntr_initreq *rq, double timeout_
 			*ret = m;
 			return 0;
 		}
-		res->started |= json_object_get(m, "started") != NULL;
+		if (json_object_get(m, "started")) {
+			res->started = true;
+			if (deadline && spec->py) /* an interpreter may have had to be started first */
+				deadline = ntr_mono_ns() + limit;
+		}
 		json_decref(m);
 	}
 }
 
+/* The reply to a request that was sent. */
+static int await_call(struct ntr_sess *s, const struct ntr_call_spec *spec, struct ntr_call *call,
+        struct ntr_initreq *rq, struct ntr_call_result *ret, json_t **ret_reply)
+{
+	int r;
+
+	call_attach(call, s->live->link, rq->req);
+	r = await_end(s->live, rq, spec, ret, ret_reply);
+	call_attach(call, NULL, 0);
+	ntr_initlink_finish(s->live->link, rq);
+	return r;
+}
+
+/* Sends the request; of a Python call the channel goes along. */
+static int send_call(struct ntr_sess *s, const struct ntr_call_spec *spec, char **env, const int fds[3],
+        int channel, struct ntr_initreq *rq)
+{
+	const int all[] = {fds[0], fds[1], fds[2], channel};
+
+	if (!spec->py)
+		return ntr_initlink_send(s->live->link, rq, call_msg(spec, s->state, env), fds, 3);
+	return ntr_initlink_send(s->live->link, rq, ntr_pycall_msg(spec->py, env), all, 4);
+}
+
 static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct ntr_call *call, char **env,
-        const int fds[3], struct ntr_call_result *ret, json_t **ret_reply, struct ntr_err *e)
+        const int fds[3], int channel, struct ntr_call_result *ret, json_t **ret_reply, struct ntr_err *e)
 {
 	struct ntr_initreq rq;
-	int r = ntr_initlink_send(s->live->link, &rq, call_msg(spec, s->state, env), fds, 3);
+	int r = send_call(s, spec, env, fds, channel, &rq), begun = 0;
 
 	if (r == -EPIPE)
 		r = -ECONNRESET; /* not even sent */
-	if (!r) {
-		call_attach(call, s->live->link, rq.req);
-		r = await_end(s->live, &rq, spec->timeout_s, ret, ret_reply);
-		call_attach(call, NULL, 0);
-		ntr_initlink_finish(s->live->link, &rq);
-	}
+	if (!r && spec->py)
+		begun = ntr_pyrun_begin(call->py, spec, env, rq.req);
+	if (!r)
+		r = await_call(s, spec, call, &rq, ret, ret_reply);
+	if (!r && begun)
+		return begun;
 	if (r == -EPIPE || r == -ECONNRESET) {
 		ntr_err_set(e, -EPIPE, "run the command");
 		ntr_err_why(e, "the session's supervisor ended unexpectedly");
@@ -251,6 +300,20 @@ static void read_reply(const json_t *m, struct ntr_call_result *ret)
 	ret->background = (unsigned)ntr_json_int(m, "background", 0);
 }
 
+/* The same with a channel, whose result completes the reply. */
+static int run_py(struct ntr_sess *s, const struct ntr_head *h, const struct ntr_call_spec *spec,
+        struct ntr_call *call, char **env, const int fds[3], struct ntr_call_result *ret, json_t **ret_reply,
+        struct ntr_err *e)
+{
+	ntr_autoclose int channel = -1;
+	int r = ntr_pycall_open(s, h, spec->py, call, &channel);
+
+	if (r)
+		return ntr_err_set(e, r, "start a Python call");
+	r = exchange(s, spec, call, env, fds, channel, ret, ret_reply, e);
+	return ntr_pycall_close(call, env, r, *ret_reply, ret, e);
+}
+
 static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
         struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
 {
@@ -262,13 +325,16 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 	int r;
 
 	r = ntr_state_env(s->state, spec->env, spec->set_env, h->name, h->wsroot, &env);
+	if (!r) /* a command that runs ntr itself finds the same store */
+		r = ntr_state_env_default(&env, "NTR_STORE", ntr_store_path(s->ctl->store));
 	if (!r && spec->capture) {
-		r = capture_start(&cap, ret, spec->budget ? spec->budget : CAPTURE_DEFAULT);
+		r = capture_start(&cap, spec, ret);
 		fds[1] = cap.wr[0];
 		fds[2] = cap.wr[1];
 	}
 	if (!r)
-		r = exchange(s, spec, call, env, fds, ret, &reply, e);
+		r = spec->py ? run_py(s, h, spec, call, env, fds, ret, &reply, e)
+		             : exchange(s, spec, call, env, fds, -1, ret, &reply, e);
 	capture_end(&cap);
 	ret->duration_s = (double)(ntr_mono_ns() - began) / 1e9;
 	if (!r) {
@@ -278,6 +344,8 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 			json_object_set_new(json_object_get(reply, "state"), "cwd",
 			        ntr_json_bytes(s->state->cwd, strlen(s->state->cwd)));
 		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env);
+		if (!r && spec->py)
+			r = ntr_pyresult_make(spec, ret);
 	}
 	ntr_strv_free(env);
 	return r ? ntr_err_default(e, r, "run the command") : 0;
@@ -288,7 +356,9 @@ static json_t *describe(const struct ntr_call_spec *spec, const struct ntr_call_
 	json_t *d = json_pack("{s:s,s:i,s:f}", "tool", spec->tool ? spec->tool : "run", "exit_code",
 	        res->timed_out ? NTR_EXIT_TIMEOUT : res->exit_code, "duration", res->duration_s);
 
-	if (d && spec->script)
+	if (d && spec->py)
+		ntr_pycall_describe(spec->py, d);
+	else if (d && spec->script)
 		json_object_set_new(d, "script", ntr_json_bytes(spec->script, spec->script_len));
 	else if (d)
 		json_object_set_new(d, "argv", ntr_json_strv(spec->argv));
@@ -363,7 +433,7 @@ static int run_held(struct ntr_sess *s, struct ntr_head *h, const struct ntr_cal
 }
 
 /* The session a call names is made when it does not exist: the first `ntr run` needs nothing before it. */
-static int find_or_make(struct ntr_ctl *c, const char *name, struct ntr_err *e)
+int ntr_ctl_find_or_make(struct ntr_ctl *c, const char *name, struct ntr_err *e)
 {
 	struct ntr_session_options o = {0};
 	struct ntr_head h;
@@ -380,7 +450,7 @@ int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_sp
 {
 	struct ntr_sess *s;
 	struct ntr_head h;
-	int r = find_or_make(c, session, e);
+	int r = ntr_ctl_find_or_make(c, session, e);
 
 	uint64_t began = ntr_mono_ns();
 

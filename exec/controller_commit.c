@@ -16,7 +16,7 @@ static int anything_new(struct ntr_sess *s, struct ntr_err *e)
 {
 	int r;
 
-	if (s->state && s->state->dirty)
+	if ((s->state && s->state->dirty) || ntr_cache_dirty(s))
 		return 1;
 	if (!s->live)
 		return 0;
@@ -43,6 +43,8 @@ static int collect(struct ntr_sess *s, struct ntr_txn *txn, struct ntr_absorb_re
 		ntr_live_thaw(s->live);
 	if (!r && s->state)
 		r = ntr_state_store(s->state, txn);
+	if (!r)
+		r = ntr_cache_apply(s, txn);
 	return r ? ntr_err_default(e, r, "absorb the session's changes") : 0;
 }
 
@@ -96,6 +98,7 @@ static void committed(struct ntr_sess *s)
 {
 	if (s->state)
 		s->state->dirty = false;
+	ntr_cache_kept(s);
 	if (!s->live)
 		return;
 	ntr_absorb_accept(s->live->memo);
@@ -152,7 +155,7 @@ int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *re
 	*ret = (struct ntr_commit){0};
 	if (s->live && ntr_initlink_dead(s->live->link, true))
 		return ntr_sess_recover(s, h, e);
-	if (s->live || (s->state && s->state->dirty))
+	if (s->live || (s->state && s->state->dirty) || ntr_cache_dirty(s))
 		return ntr_sess_commit(s, h, json_pack("{s:s}", "tool", "staged"), ret, NULL, e);
 	return h->upper ? ntr_sess_recover(s, h, e) : 0;
 }
@@ -218,6 +221,8 @@ int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool,
 		return ntr_err_set(e, r, "recover the work of session %s", h->name);
 	}
 	r = ntr_absorb_run(memo, txn, h->base_root, true, &res, e);
+	if (!r)
+		r = ntr_cache_replay(c->store, h->sid, n, txn);
 	if (r)
 		ntr_txn_abort(txn);
 	else
@@ -254,6 +259,7 @@ int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigne
 	if (discard) {
 		ntr_state_free(s->state);
 		s->state = NULL;
+		ntr_cache_drop(s);
 	}
 	ntr_sess_unlive(s);
 	s->fold_due = false;

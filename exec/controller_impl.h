@@ -39,8 +39,10 @@ struct ntr_sess {
 	struct ntr_bind *binds;
 	int mem_fd;     /* an upper in memory whose supervisor is gone, until it is absorbed; -1: none … */
 	uint64_t mem_n; /* … and its number */
+	unsigned view; /* ctl's `mounted` when live was made: another one, and its lower is gone */
 	bool fold_due;
 	uint64_t fold_retry_ns;
+	struct ntr_cache *cache; /* what no commit has of the cache; has a lock of its own */
 	UT_hash_handle hh;
 };
 
@@ -68,6 +70,7 @@ struct ntr_ctl {
 		char *path;
 		struct ntr_versions *v; /* NULL: not mounted (yet) */
 	} mounts[NTR_VMOUNTS];
+	unsigned mounted;  /* how often, under m */
 	pthread_mutex_t m; /* guards sessions, versions, binds */
 	struct ntr_sess *sessions;
 	unsigned running;          /* calls under way */
@@ -84,6 +87,7 @@ struct ntr_call {
 	pthread_mutex_t m;
 	struct ntr_initlink *link; /* set while the supervisor runs it */
 	uint64_t req;
+	struct ntr_pyrun *py;   /* set while its channel is open */
 	struct ntr_sess *queue; /* set while it waits for the session */
 	struct ntr_waiter *waiter;
 	int pending[32], npending; /* signals that came before it started */
@@ -109,10 +113,39 @@ void ntr_state_free(struct ntr_state *st);
  */
 int ntr_state_env(const struct ntr_state *st, char *const *caller, char *const *set_env, const char *session,
         const char *wsroot, char ***ret);
+/* Adds a variable, unless there is one of that name. */
+int ntr_state_env_default(char ***env, const char *name, const char *val);
 /* Takes in what a script left: {"cwd","umask","env"}, env compared with what the call began with. */
 int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began);
 /* Writes it into the transaction's key-value items (only what differs). */
 int ntr_state_store(const struct ntr_state *st, struct ntr_txn *txn);
+
+/* controller_cache.c: what calls have changed in the session's cache and no commit has yet. A change is kept
+ * in memory and, while the session is live, in a journal in its upper's directory, so that it shares the
+ * upper's fate: committed with it, dropped with it, recovered with it. All but apply, kept and drop may be
+ * called from any thread. h is the session's head; values are JSON text (base/value.h); a bad key is -EINVAL
+ * (ntr_cache_key_check has the words). */
+struct ntr_cache;
+struct ntr_cache *ntr_cache_new(void);
+void ntr_cache_free(struct ntr_cache *k);
+int ntr_cache_key_check(const char *key, size_t len, struct ntr_err *e);
+/* Appends the value to ret. 0, -ENOENT. */
+int ntr_cache_get(struct ntr_sess *s, const struct ntr_head *h, const char *key, struct ntr_buf *ret);
+/* Setting what a key holds already is no change. -EINVAL: a bad key; -E2BIG: a value above
+ * NTR_CACHE_VALUE_MAX. */
+int ntr_cache_set(
+        struct ntr_sess *s, const struct ntr_head *h, const char *key, const void *val, size_t len);
+int ntr_cache_del(struct ntr_sess *s, const struct ntr_head *h, const char *key); /* 0, -ENOENT */
+int ntr_cache_keys(struct ntr_sess *s, const struct ntr_head *h, json_t **ret);   /* sorted strings */
+bool ntr_cache_dirty(const struct ntr_sess *s);
+/* For a commit, by who holds the session: puts the changes into t; afterwards they are kept (those that came
+ * meanwhile stay), or, when the commit failed, simply applied again the next time. */
+int ntr_cache_apply(struct ntr_sess *s, struct ntr_txn *t);
+void ntr_cache_kept(struct ntr_sess *s);
+/* Drops all changes (discard, rollback). */
+void ntr_cache_drop(struct ntr_sess *s);
+/* Puts what the journal of upper n of a session holds into t: after a daemon's death. */
+int ntr_cache_replay(struct ntr_store *st, uint64_t sid, uint64_t n, struct ntr_txn *t);
 
 /* controller.c: sessions, locks */
 int ntr_ctl_sess(struct ntr_ctl *c, uint64_t sid, struct ntr_sess **ret);
@@ -127,6 +160,8 @@ void ntr_sess_release(struct ntr_sess *s);
 /* By name: finds, holds, reads the record again. try_only: -EAGAIN when a call runs. */
 int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, struct ntr_sess **ret,
         struct ntr_head *h, struct ntr_err *e);
+/* A session that is named for the first time is made (controller_call.c). */
+int ntr_ctl_find_or_make(struct ntr_ctl *c, const char *name, struct ntr_err *e);
 /* Makes it live (absorbing what a dead supervisor left first). */
 int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e);
 /* Ends a supervisor that died or misbehaves, and commits what its session had written. */
@@ -141,6 +176,13 @@ int ntr_sess_state(struct ntr_sess *s, const struct ntr_head *h, struct ntr_err 
 void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct ntr_live_options *ret);
 int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e);
 void ntr_ctl_sweep(struct ntr_ctl *c);
+
+/* controller_files.c */
+/* "sub/dir", "/workspace/sub", "/workspace" -> path below the workspace, without leading '/'. */
+int ntr_ctl_inner_path(const char *wsroot, const char *path, const char **ret, struct ntr_err *e);
+/* path as it is now (or, with rev, was): open inside the view, or *ret_fd -1 and *ret_inner in a tree. */
+int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
+        struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e);
 
 /* controller_mount.c: read-write mounts of a held session's view elsewhere. */
 struct ntr_bind {

@@ -43,6 +43,7 @@ static void forget_state(struct ntr_sess *s)
 {
 	ntr_state_free(s->state);
 	s->state = NULL;
+	ntr_cache_drop(s);
 }
 
 /* Shows the head (or, with `to`, another commit that becomes the head) afresh; whatever upper holds is gone.
@@ -109,6 +110,8 @@ static int work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *ret
 	if (!r && s->state)
 		r = ntr_state_store(s->state, txn);
 	if (!r)
+		r = ntr_cache_apply(s, txn);
+	if (!r)
 		r = ntr_txn_finish(txn, b, ret, e);
 	if (!r && *ret != h->root)
 		r = ntr_kv_write(ntr_store_kv(s->ctl->store), b, NTR_KV_RELAXED, e);
@@ -138,7 +141,8 @@ int ntr_ctl_work(struct ntr_ctl *c, const char *session, struct ntr_diff *ret, u
 	work = h.root;
 	if (!r && s->live && s->live->background)
 		ntr_live_writeback(s->live, NULL);
-	if (!r && s->live && ((s->state && s->state->dirty) || ntr_absorb_check(s->live->memo) > 0))
+	if (!r && s->live &&
+	        ((s->state && s->state->dirty) || ntr_cache_dirty(s) || ntr_absorb_check(s->live->memo) > 0))
 		r = work_root(s, &h, &work, e);
 	ntr_sess_release(s);
 	*ret_head_root = h.root;

@@ -167,6 +167,24 @@ int ntr_state_env(const struct ntr_state *st, char *const *caller, char *const *
 	return 0;
 }
 
+int ntr_state_env_default(char ***env, const char *name, const char *val)
+{
+	size_t n = 0;
+	char **v;
+
+	if (env_find(*env, name, strlen(name)))
+		return 0;
+	while ((*env)[n])
+		n++;
+	v = realloc(*env, (n + 2) * sizeof *v);
+	if (!v)
+		return -ENOMEM;
+	*env = v;
+	v[n] = ntr_sprintf("%s=%s", name, val);
+	v[n + 1] = NULL;
+	return v[n] ? 0 : -ENOMEM;
+}
+
 static int learn_env(struct ntr_state *st, char *const *left, char *const *began)
 {
 	int r = 0;

@@ -74,6 +74,7 @@ static const struct {
 } ops[] = {
         {"start", ntr_init_start, 3, true},
         {"call", ntr_init_call, 3, false},
+        {"py", ntr_init_py, 4, false},
         {"signal", ntr_init_signal, 0, false},
         {"kill", ntr_init_kill, 0, false},
         {"ps", ntr_init_ps, 0, false},
@@ -99,7 +100,7 @@ static void refuse(struct ntr_init *in, const struct ntr_initreq *rq, const char
 	ntr_init_error(in, rq->req, &e);
 }
 
-static void dispatch(struct ntr_init *in, struct ntr_initreq *rq)
+void ntr_init_dispatch(struct ntr_init *in, struct ntr_initreq *rq)
 {
 	const char *op = ntr_json_str(rq->msg, "op", "");
 
@@ -127,12 +128,15 @@ static void serve_request(struct ntr_init *in)
 		return;
 	}
 	rq.req = (uint64_t)ntr_json_int(rq.msg, "req", 0);
-	dispatch(in, &rq);
+	if (!ntr_rename_park(in, &rq))
+		ntr_init_dispatch(in, &rq);
 	ntr_wire_close_fds(rq.fds, rq.nfds);
 	json_decref(rq.msg);
 }
 
 /* ---- the loop ---- */
+
+enum { POLLS = 16 };
 
 static void serve_signals(struct ntr_init *in)
 {
@@ -146,22 +150,29 @@ static void serve_signals(struct ntr_init *in)
 
 static void loop(struct ntr_init *in)
 {
-	struct pollfd p[2] = {{.fd = in->sock, .events = POLLIN}, {.fd = in->sig_fd, .events = POLLIN}};
+	struct pollfd p[POLLS] = {
+	        {.fd = in->sock, .events = POLLIN}, {.fd = in->sig_fd, .events = POLLIN}, {.events = POLLIN}};
 
 	while (!in->over) {
-		int wait = ntr_init_jobs(in);
+		int wait = ntr_initpy_wait(in, ntr_init_jobs(in));
+		size_t npy;
 
 		if (in->over)
 			break;
-		if (poll(p, 2, wait) < 0) {
+		p[2].fd = ntr_rename_fd(in);
+		npy = ntr_initpy_poll(in, p + 3, POLLS - 3);
+		if (poll(p, 3 + npy, wait) < 0) {
 			if (errno != EINTR)
 				break;
 			continue;
 		}
+		ntr_initpy_polled(in, p + 3, npy);
 		if (p[1].revents) {
 			serve_signals(in);
 			ntr_init_reap(in);
 		}
+		if (p[2].revents)
+			ntr_rename_serve(in);
 		if (p[0].revents)
 			serve_request(in);
 	}
@@ -259,7 +270,12 @@ static void end(struct ntr_init *in)
 
 int main(void)
 {
-	struct ntr_init in = {.sock = -1, .sig_fd = -1, .upper_fd = -1, .pass_fd = -1, .mem_fd = -1};
+	struct ntr_init in = {.sock = -1,
+	        .sig_fd = -1,
+	        .upper_fd = -1,
+	        .pass_fd = -1,
+	        .mem_fd = -1,
+	        .py = {{.sock = -1, .log_fd = -1}, {.sock = -1, .log_fd = -1}}};
 
 	if (begin(&in)) {
 		fputs("ntr-init: this is ntr's supervisor of a session; ntrd starts it, with a socket as "
@@ -268,7 +284,9 @@ int main(void)
 		return 2;
 	}
 	loop(&in);
+	ntr_rename_end(&in);
 	ntr_inithelper_end(&in);
+	ntr_initpy_end(&in);
 	ntr_init_kill_all(&in, 10000);
 	ntr_init_linger(&in);
 	end(&in);

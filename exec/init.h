@@ -27,10 +27,12 @@ struct ntr_initcall {
 	uint64_t req;
 	pid_t pid;
 	bool ended, cwd_gone;
-	bool alive;        /* the last scan saw a process of it */
-	int state_fd;      /* what a script's bash leaves; -1: argv */
-	size_t script_len; /* where in state_fd it begins */
-	char **env;        /* as the call began */
+	bool alive;                /* the last scan saw a process of it */
+	struct ntr_initpycall *py; /* a Python call; pid is 0 until it has started */
+	int state_fd;              /* what a script's bash leaves; -1: argv */
+	size_t script_len;         /* where in state_fd it begins */
+	char **env;                /* as the call began */
+	char *script;              /* its beginning, for `ps`; NULL: none */
 };
 
 /* Processes of ntr-init's own that are its children: they do not count as the session's. */
@@ -68,6 +70,17 @@ struct ntr_proclist { /* parents before children */
 
 struct ntr_known; /* private to init_proc.c */
 
+/* A warm interpreter of the session (init_py.h); pid 0: none. Calls that must not change a file have one of
+ * their own, which sees the view read-only. */
+enum { NTR_PY_PLAIN, NTR_PY_READONLY, NTR_PY_MODES };
+struct ntr_initpy {
+	pid_t pid;
+	int sock, log_fd;
+	char *key;  /* interpreter, a blank, modules */
+	bool ready; /* it has said so */
+	bool eof;   /* it closed its end */
+};
+
 struct ntr_init {
 	int sock, sig_fd;
 	int upper_fd; /* upper, for writing mapped files back; it is not in the view */
@@ -84,9 +97,14 @@ struct ntr_init {
 	struct ntr_inithelper *helpers;
 	struct ntr_known *known;
 	struct ntr_proclist frozen;
+	struct ntr_initpy py[NTR_PY_MODES];
+	bool held;                   /* ntrd keeps the session frozen */
+	struct ntr_renamer *renamer; /* private to init_rename.c; NULL: renames are the kernel's alone */
 };
 
-/* ---- init.c: answers. Failure to send means that ntrd is gone: the loop ends. ---- */
+/* ---- init.c ---- */
+void ntr_init_dispatch(struct ntr_init *in, struct ntr_initreq *rq);
+/* Answers. Failure to send means that ntrd is gone: the loop ends. */
 void ntr_init_send(
         struct ntr_init *in, uint64_t req, json_t *msg, const int *fds, size_t nfds); /* takes msg */
 void ntr_init_ok(struct ntr_init *in, uint64_t req);
@@ -99,6 +117,28 @@ void ntr_init_signal(struct ntr_init *in, struct ntr_initreq *rq);
 /* After SIGCHLD: collects every dead child and reports calls that ended. */
 void ntr_init_reap(struct ntr_init *in);
 void ntr_initcall_free(struct ntr_initcall *c);
+/* Its main process has ended with that wait status: reports it. */
+void ntr_initcall_ended(struct ntr_init *in, struct ntr_initcall *c, int status);
+
+/* ---- init_py.c, init_py_start.c: calls of the warm interpreter ---- */
+struct pollfd;
+void ntr_init_py(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_initpy_call_free(struct ntr_initpycall *p);
+bool ntr_initpy_reaped(struct ntr_init *in, pid_t pid, int status);
+bool ntr_initpy_is(const struct ntr_init *in, pid_t pid);
+/* Python calls that have not started yet are ended as if they had been killed. call 0: all. */
+void ntr_initpy_cancel(struct ntr_init *in, uint64_t call);
+/* What to poll (NTR_PY_MODES entries at least), and what to do afterwards. */
+size_t ntr_initpy_poll(struct ntr_init *in, struct pollfd *p, size_t max);
+void ntr_initpy_polled(struct ntr_init *in, const struct pollfd *p, size_t n);
+/* Moves on what is due; the time to wait, given that of others. */
+int ntr_initpy_wait(struct ntr_init *in, int wait);
+/* Before the view changes: ends the interpreters that use it. */
+void ntr_initpy_release(struct ntr_init *in);
+void ntr_initpy_end(struct ntr_init *in);
+/* A virtual environment's programs come first in the PATH of a call: sets that in env (as ntr_strv_free has
+ * it). */
+int ntr_initpy_path(const struct ntr_init *in, char ***env);
 
 /* ---- init_wrap.c: bash for a script, and the state it leaves ---- */
 /* A descriptor (O_CLOEXEC) that holds the script and will hold the state. */
@@ -138,6 +178,26 @@ unsigned ntr_init_freeze(struct ntr_init *in);
 void ntr_init_thaw(struct ntr_init *in);
 void ntr_init_freeze_op(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_thaw_op(struct ntr_init *in, struct ntr_initreq *rq);
+
+/* ---- init_rename.c: rename(2) of a committed directory where overlayfs cannot ---- */
+/* With the first view: from here on every rename of the session and of this process (but ntr_rename_plain) is
+ * answered by a helper. 0 also where the kernel or a filter around us does not allow it. */
+int ntr_rename_start(struct ntr_init *in);
+/* Descriptors of lower, upper and work of the view to come (they stay the caller's), and: it has come. */
+void ntr_rename_layers(struct ntr_init *in, const int fds[3]);
+void ntr_rename_layers_use(struct ntr_init *in);
+int ntr_rename_fd(const struct ntr_init *in); /* -1, or what the loop polls */
+void ntr_rename_serve(struct ntr_init *in);
+bool ntr_rename_busy(const struct ntr_init *in); /* somebody is moving */
+/* Takes a request that has to wait for that. */
+bool ntr_rename_park(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_rename_reaped(struct ntr_init *in, pid_t pid);
+/* Around a freeze: no rename goes on between the two. */
+void ntr_rename_pause(struct ntr_init *in);
+void ntr_rename_resume(struct ntr_init *in);
+/* Does the process wait for the answer to a rename? *ret_killable: only SIGKILL ends that. */
+bool ntr_rename_holds(const struct ntr_init *in, pid_t pid, bool *ret_killable);
+void ntr_rename_end(struct ntr_init *in);
 
 /* ---- init_ps.c ---- */
 void ntr_init_ps(struct ntr_init *in, struct ntr_initreq *rq);

@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+enum { SCRIPT_SHOWN = 4096 };
+
 /* What a child needs, ready before vfork: it must not allocate. */
 struct spawn {
 	char *const *argv;
@@ -34,6 +36,8 @@ void ntr_initcall_free(struct ntr_initcall *c)
 		return;
 	ntr_closep(&c->state_fd);
 	ntr_strv_free(c->env);
+	free(c->script);
+	ntr_initpy_call_free(c->py);
 	free(c);
 }
 
@@ -153,13 +157,16 @@ static int env_set(char ***env, char *entry)
 	return 0;
 }
 
-/* High, where scripts seldom have descriptors, but below the limit that the call inherits. */
+/* High, where scripts seldom have descriptors, but below the limit that the call inherits, and below 64: a
+ * script may lower its limit so far, and bash could not put the descriptor back. From 63 down bash itself
+ * takes numbers, for <(…). */
 static int state_number(void)
 {
+	enum { NUMBER = 57 };
 	struct rlimit rl;
 
-	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur > 252)
-		return 252;
+	if (getrlimit(RLIMIT_NOFILE, &rl) || rl.rlim_cur > NUMBER)
+		return NUMBER;
 	return rl.rlim_cur > 16 ? (int)rl.rlim_cur - 1 : 15;
 }
 
@@ -186,6 +193,7 @@ static int prepare_script(
 	if (r)
 		return refuse(e, r, NULL);
 	*ret_text = ntr_wrap_text(text, s->state_to);
+	c->script = strndup(text, SCRIPT_SHOWN);
 	s->state_fd = c->state_fd;
 	s->file = "/bin/bash";
 	return *ret_text ? 0 : refuse(e, -ENOMEM, NULL);
@@ -201,6 +209,8 @@ static int prepare_env(
 	if (access(cwd, X_OK))
 		cwd = in->wsroot;
 	r = env_set(&c->env, ntr_sprintf("PWD=%s", cwd));
+	if (!r)
+		r = ntr_initpy_path(in, &c->env);
 	if (!r) /* how its processes are known when they have left its tree and its terminal session */
 		r = env_set(&c->env, ntr_sprintf("NTR_CALL=%llu", (unsigned long long)c->req));
 	return r ? refuse(e, r, NULL) : 0;
@@ -273,14 +283,14 @@ void ntr_init_signal(struct ntr_init *in, struct ntr_initreq *rq)
 	bool ok = false;
 
 	for (struct ntr_initcall *c = in->calls; c; c = c->next)
-		if (c->req == call && !c->ended)
+		if (c->req == call && c->pid && !c->ended)
 			ok = sig > 0 && sig < NSIG && !kill(-c->pid, sig);
 	ntr_init_send(in, rq->req, json_pack("{s:b}", "ok", ok), NULL, 0);
 }
 
 /* ---- the end ---- */
 
-static void report_end(struct ntr_init *in, struct ntr_initcall *c, int status)
+void ntr_initcall_ended(struct ntr_init *in, struct ntr_initcall *c, int status)
 {
 	int sig = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 	json_t *state = c->state_fd >= 0 ? ntr_wrap_state(c->state_fd, c->script_len, c->env) : NULL;
@@ -316,12 +326,16 @@ void ntr_init_reap(struct ntr_init *in)
 	pid_t pid;
 
 	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-		if (ntr_inithelper_reaped(in, pid))
+		if (ntr_inithelper_reaped(in, pid)) {
+			ntr_rename_reaped(in, pid);
+			continue;
+		}
+		if (ntr_initpy_reaped(in, pid, status))
 			continue;
 		for (struct ntr_initcall *c = in->calls; c; c = c->next) {
 			if (c->pid != pid || c->ended)
 				continue;
-			report_end(in, c, status);
+			ntr_initcall_ended(in, c, status);
 			break;
 		}
 		drop_ended(in);

@@ -1,5 +1,6 @@
 /* init_file: single operations on files of the view, for put, cat, ls and the like. Nothing stays open here.
  */
+#include "init_rename.h"
 #include "init.h"
 
 #include <errno.h>
@@ -124,7 +125,7 @@ static int move(const struct ntr_init *in, int root, const struct place *from, c
 
 	if (r)
 		return r;
-	return renameat(from->dir, from->name, dest.dir, dest.name) ? -errno : 0;
+	return ntr_rename_plain(from->dir, from->name, dest.dir, dest.name, 0);
 }
 
 static int do_pathop(

@@ -4,7 +4,9 @@
  * them. Otherwise it could see a child as stopped and take it for a job that was suspended. */
 #include "init.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 
 /* A process that waits in the kernel (a disk, a vfork) cannot run code of its own before it stops, so after
  * this many looks it counts as standing still. */
@@ -23,15 +25,72 @@ static bool stands(const struct ntr_proc *p)
 	return p->state == 'T' || p->state == 't' || p->state == 'Z' || p->state == 'X';
 }
 
-/* May its children be stopped? A parent that sleeps in the kernel may wait for just that (vfork). */
-static bool parent_held(const struct ntr_proclist *l, size_t i)
+/* NULL: ntr-init, or a process that is none of the session's. */
+static const struct ntr_proc *parent_of(const struct ntr_proclist *l, size_t i)
 {
 	pid_t parent = l->v[i].ppid;
 
 	while (i-- > 0)
 		if (l->v[i].pid == parent)
-			return stands(&l->v[i]) || l->v[i].state == 'D';
-	return true; /* ntr-init's own child */
+			return &l->v[i];
+	return NULL;
+}
+
+/* May its children be stopped? A parent that sleeps in the kernel may wait for just that (vfork). */
+static bool held(const struct ntr_proc *parent)
+{
+	return !parent || stands(parent) || parent->state == 'D';
+}
+
+/* Where a signal would break the wait off, such a process must not get one. */
+static bool waits_in_rename(struct ntr_init *in, const struct ntr_proc *p)
+{
+	bool killable;
+
+	if (!ntr_rename_holds(in, p->pid, &killable))
+		return false;
+	return !killable || (p->state == 'D' && is_frozen(in, p));
+}
+
+/* Is the signal in one of these sets of the process's status? */
+static bool has_signal(pid_t pid, const char *const sets[2], int sig)
+{
+	char path[40], text[4096];
+	ntr_autoclose int fd = -1;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+	if (n <= 0)
+		return false;
+	text[n] = '\0';
+	for (int i = 0; i < 2; i++) {
+		const char *p = strstr(text, sets[i]);
+
+		if (p && strtoull(p + strlen(sets[i]), NULL, 16) >> (sig - 1) & 1)
+			return true;
+	}
+	return false;
+}
+
+/* Somebody else's SIGSTOP is on its way: it stays stopped after us. */
+static bool stop_pending(pid_t pid)
+{
+	static const char *const sets[2] = {"\nSigPnd:", "\nShdPnd:"};
+
+	return has_signal(pid, sets, SIGSTOP);
+}
+
+/* A parent that looks at what its SIGCHLD says would take its child for suspended: script(1) then stops
+ * itself, for good. A SIGCHLD that says nothing, and is pending before the child stops, is the only one that
+ * it gets. */
+static void cover_stop(const struct ntr_proc *parent)
+{
+	static const char *const sets[2] = {"\nSigBlk:", "\nSigCgt:"};
+
+	if (parent && has_signal(parent->pid, sets, SIGCHLD))
+		kill(parent->pid, SIGCHLD);
 }
 
 /* One look: stops what runs. Returns how many do not stand still yet; *ret_awake: those that are not asleep
@@ -45,17 +104,19 @@ static unsigned stop_running(struct ntr_init *in, unsigned *ret_awake)
 	if (ntr_init_scan(in, &l))
 		moving = *ret_awake = 1;
 	for (size_t i = 0; i < l.n; i++) {
-		const struct ntr_proc *p = &l.v[i];
+		const struct ntr_proc *p = &l.v[i], *parent = parent_of(&l, i);
 
-		if (stands(p))
+		if (stands(p) || waits_in_rename(in, p))
 			continue;
 		moving++;
-		if (!parent_held(&l, i)) {
+		if (!held(parent)) {
 			++*ret_awake;
 		} else if (!is_frozen(in, p)) {
-			if (ntr_proclist_add(&in->frozen, p) || kill(p->pid, SIGSTOP))
-				continue;
 			++*ret_awake;
+			if (stop_pending(p->pid) || ntr_proclist_add(&in->frozen, p))
+				continue;
+			cover_stop(parent);
+			kill(p->pid, SIGSTOP);
 		} else if (p->state != 'D') {
 			kill(p->pid, SIGSTOP); /* should somebody have continued it */
 			++*ret_awake;
@@ -69,6 +130,7 @@ unsigned ntr_init_freeze(struct ntr_init *in)
 {
 	unsigned before = (unsigned)in->frozen.n, awake, asleep = 0;
 
+	ntr_rename_pause(in);
 	for (int i = 0; i < LOOKS_MAX && stop_running(in, &awake); i++) {
 		asleep = awake ? 0 : asleep + 1;
 		if (asleep > LOOKS_ASLEEP + LOOKS_QUICK)
@@ -87,6 +149,7 @@ void ntr_init_thaw(struct ntr_init *in)
 			kill(now.pid, SIGCONT);
 	}
 	ntr_proclist_done(&in->frozen);
+	ntr_rename_resume(in);
 }
 
 static void answer(struct ntr_init *in, uint64_t req, unsigned n)
@@ -96,6 +159,7 @@ static void answer(struct ntr_init *in, uint64_t req, unsigned n)
 
 void ntr_init_freeze_op(struct ntr_init *in, struct ntr_initreq *rq)
 {
+	in->held = true;
 	answer(in, rq->req, ntr_init_freeze(in));
 }
 
@@ -103,6 +167,7 @@ void ntr_init_thaw_op(struct ntr_init *in, struct ntr_initreq *rq)
 {
 	unsigned n = (unsigned)in->frozen.n;
 
+	in->held = false;
 	ntr_init_thaw(in);
 	answer(in, rq->req, n);
 }

@@ -68,7 +68,8 @@ static unsigned hit_all(struct ntr_init *in, struct ntr_initjob *j, bool hard)
 		const struct ntr_proc *p = &l.v[i];
 		bool dead = p->state == 'Z' || p->state == 'X';
 
-		if ((j->call && p->call != j->call) || (dead && p->ppid != getpid()))
+		if ((j->call && p->call != j->call) ||
+		        (dead && p->ppid != getpid() && !ntr_initpy_is(in, p->ppid)))
 			continue;
 		left++;
 		if (dead)
@@ -113,7 +114,8 @@ int ntr_init_jobs(struct ntr_init *in)
 	for (struct ntr_initjob **p = &in->jobs, *j; (j = *p);) {
 		uint64_t now = ntr_mono_ns();
 
-		if (hit_all(in, j, now >= j->kill_at)) {
+		/* What somebody has begun to move is moved to its end. */
+		if (hit_all(in, j, now >= j->kill_at) || (!j->call && ntr_rename_busy(in))) {
 			/* SIGTERM's effect is seen at the next SIGCHLD or look; then no later than the
 			 * deadline. */
 			wait = TICK_MS;
@@ -154,6 +156,7 @@ void ntr_initjob_start(struct ntr_init *in, enum ntr_initjob_kind kind, const st
 
 void ntr_init_kill(struct ntr_init *in, struct ntr_initreq *rq)
 {
+	ntr_initpy_cancel(in, (uint64_t)ntr_json_int(rq->msg, "call", 0));
 	ntr_initjob_start(in, NTR_JOB_KILL, rq, -1, -1);
 }
 

@@ -150,7 +150,7 @@ static bool listed(const struct ntr_proclist *l, pid_t pid)
 }
 
 /* Every process of the host, then those whose parents are ours, generation by generation. */
-static int walk_all(struct ntr_proclist *l)
+static int walk_all(const struct ntr_init *in, struct ntr_proclist *l)
 {
 	struct ntr_proclist all = {0};
 	struct dirent *d;
@@ -165,8 +165,10 @@ static int walk_all(struct ntr_proclist *l)
 	for (size_t before = SIZE_MAX; !r && before != l->n;) {
 		before = l->n;
 		for (size_t i = 0; !r && i < all.n; i++)
-			if ((all.v[i].ppid == getpid() || listed(l, all.v[i].ppid)) &&
-			        !listed(l, all.v[i].pid))
+			if ((all.v[i].ppid == getpid() || ntr_initpy_is(in, all.v[i].ppid) ||
+			            listed(l, all.v[i].ppid)) &&
+			        !listed(l, all.v[i].pid) && !ntr_inithelper_is(in, all.v[i].pid) &&
+			        !ntr_initpy_is(in, all.v[i].pid))
 				r = ntr_proclist_add(l, &all.v[i]);
 	}
 	ntr_proclist_done(&all);
@@ -179,11 +181,15 @@ static int walk(const struct ntr_init *in, struct ntr_proclist *l)
 	int r = add_children_of_thread(l, self, self);
 
 	if (r == -ENOENT)
-		return walk_all(l);
+		return walk_all(in, l);
 	for (size_t i = 0; !r && i < l->n; i++) {
-		if (l->v[i].ppid == self && ntr_inithelper_is(in, l->v[i].pid)) {
+		pid_t pid = l->v[i].pid;
+
+		if (l->v[i].ppid == self && (ntr_inithelper_is(in, pid) || ntr_initpy_is(in, pid))) {
 			memmove(l->v + i, l->v + i + 1, (--l->n - i) * sizeof *l->v);
 			i--;
+			if (ntr_initpy_is(in, pid)) /* itself it is none of the session's, its children are */
+				r = add_children(l, pid);
 			continue;
 		}
 		if (l->v[i].state != 'Z')

@@ -44,7 +44,11 @@ static int make_view(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err
 		r = build(in, rq, &mount, e);
 	if (!r)
 		r = ntr_view_attach(mount, in->wsroot, false, e);
+	if (!r && in->userxattr && (r = ntr_rename_start(in)))
+		ntr_err_set(e, r, "answer the session's renames");
 	if (!r) {
+		ntr_rename_layers(in, rq->fds);
+		ntr_rename_layers_use(in);
 		keep_upper(in, ntr_steal_fd(&rq->fds[1]));
 		ntr_init_memory_keep(in, true);
 	}
@@ -151,6 +155,7 @@ void ntr_init_fold(struct ntr_init *in, struct ntr_initreq *rq)
 		ntr_init_error(in, rq->req, &e);
 		return;
 	}
+	ntr_initpy_release(in);
 	r = ntr_inithelper_release(in, false) ? fold_view(in, &mount, &e) : 1;
 	ntr_inithelper_resume(in);
 	if (r)
@@ -163,6 +168,8 @@ void ntr_init_fold(struct ntr_init *in, struct ntr_initreq *rq)
 		ntr_init_error(in, rq->req, &e);
 		return;
 	}
+	ntr_rename_layers(in, rq->fds);
+	ntr_rename_layers_use(in);
 	keep_upper(in, ntr_steal_fd(&rq->fds[1]));
 	ntr_init_memory_keep(in, true);
 	ntr_init_view_ok(in, rq->req, json_pack("{s:b}", "ok", 1));
@@ -178,6 +185,7 @@ void ntr_init_swap(struct ntr_init *in, struct ntr_initreq *rq)
 		ntr_init_error(in, rq->req, &e);
 		return;
 	}
+	ntr_rename_layers(in, rq->fds);
 	ntr_initjob_start(in, NTR_JOB_SWAP, rq, mount, ntr_steal_fd(&rq->fds[1]));
 }
 
@@ -186,9 +194,12 @@ int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_
 	int r;
 
 	ntr_inithelper_release(in, true);
+	ntr_initpy_release(in);
 	r = replace(in, &job->mount_fd, e);
-	if (!r)
+	if (!r) {
+		ntr_rename_layers_use(in);
 		keep_upper(in, ntr_steal_fd(&job->upper_fd));
+	}
 	ntr_init_memory_keep(in, !r);
 	ntr_inithelper_resume(in);
 	return r;

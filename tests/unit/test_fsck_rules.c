@@ -303,6 +303,39 @@ static void extent_of_small(struct ntr_txn *t, const struct tree *x)
 	item_put(t, x->s, NTR_ITEM_EXTENT, group, 8, val, sizeof(val));
 }
 
+static void cache_part_alone(struct ntr_txn *t, const struct tree *x)
+{
+	(void)x;
+	item_put(t, NTR_INO_META, NTR_ITEM_CACHE, "k\0\0\1", 4,
+	        "\0"
+	        "1",
+	        2);
+}
+
+static void cache_part_behind(struct ntr_txn *t, const struct tree *x)
+{
+	cache_part_alone(t, x);
+	item_put(t, NTR_INO_META, NTR_ITEM_CACHE, "k", 1,
+	        "\0"
+	        "1",
+	        2);
+}
+
+static void cache_key(struct ntr_txn *t, const struct tree *x)
+{
+	(void)x;
+	item_put(t, NTR_INO_META, NTR_ITEM_CACHE, "a/b", 3,
+	        "\0"
+	        "1",
+	        2);
+}
+
+static void damaged_cache(struct ntr_txn *t, const struct tree *x)
+{
+	(void)x;
+	item_put(t, NTR_INO_META, NTR_ITEM_CACHE, "k", 1, "\1\11\0\0\0\0\0\0\0", 9);
+}
+
 static void unknown_item(struct ntr_txn *t, const struct tree *x)
 {
 	item_put(t, x->s, 9, "x", 1, "\0", 1);
@@ -394,6 +427,10 @@ static const struct rule {
         {"missing chunk of an extent", no_extent_chunk, "chunk 60001 is missing"},
         {"extents of an inline file", extent_of_small, "does not fit its size"},
         {"unknown item", unknown_item, "an item of unknown form"},
+        {"part of a cache value alone", cache_part_alone, "part 1 follows none that is full"},
+        {"cache value behind its end", cache_part_behind, "it goes on behind its end"},
+        {"cache key", cache_key, "an item of unknown form"},
+        {"damaged cache value", damaged_cache, "a damaged cache item"},
         {"directory loop", loop, "lies in itself"},
         {"entries of a file", entries_of_file, "has entries and is no directory"},
         {"inode number", ino_beyond, "its number was never given out"},

@@ -308,6 +308,180 @@ static void test_deadlocks(void **state)
 	finish(&ab);
 }
 
+/* ---- answers */
+
+struct answered {
+	struct call c;
+	size_t n, bytes;
+	int64_t last;
+};
+
+static void on_answer(void *user, const json_t *msg)
+{
+	struct answered *a = user;
+
+	pthread_mutex_lock(&a->c.lock);
+	a->n++;
+	a->last = ntr_json_int(msg, "n", -1);
+	a->bytes += strlen(ntr_json_str(msg, "value", ""));
+	pthread_cond_broadcast(&a->c.cond);
+	pthread_mutex_unlock(&a->c.lock);
+}
+
+static void begin_answers(struct answered *a)
+{
+	struct ntrd_watch watch = {.signal = on_signal, .answer = on_answer, .user = a, .session = "s"};
+
+	memset(a, 0, sizeof *a);
+	pthread_mutex_init(&a->c.lock, NULL);
+	pthread_cond_init(&a->c.cond, NULL);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, a->c.sock), 0);
+	watch.sock = a->c.sock[1];
+	assert_int_equal(ntrd_watch_add(w, &watch, &a->c.id), 0);
+}
+
+static void expect_answers(struct answered *a, size_t n)
+{
+	struct timespec until;
+	int r = 0;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 4;
+	pthread_mutex_lock(&a->c.lock);
+	while (a->n < n && !r)
+		r = pthread_cond_timedwait(&a->c.cond, &a->c.lock, &until);
+	pthread_mutex_unlock(&a->c.lock);
+	assert_int_equal(r, 0);
+}
+
+static void test_answers(void **state)
+{
+	ntr_autojson json_t *next = NULL;
+	struct answered a;
+
+	(void)state;
+	begin_answers(&a);
+	sf_send(a.c.sock[0], "{\"op\":\"answer\",\"n\":1,\"value\":\"x\"}");
+	expect_answers(&a, 1);
+	sf_send(a.c.sock[0], "{\"op\":\"signal\",\"sig\":0}");
+	sf_send(a.c.sock[0], "{\"op\":\"answer\",\"n\":2}");
+	sf_send(a.c.sock[0], "{\"op\":\"signal\",\"sig\":2}");
+	sf_send(a.c.sock[0], "{\"op\":\"answer\",\"n\":3}");
+	expect_answers(&a, 3);
+	expect(&a.c, 0, SIGINT);
+	assert_int_equal(a.last, 3);
+	/* whatever else comes is not for the call, nor what follows */
+	sf_send(a.c.sock[0], "{\"op\":\"log\"}");
+	sf_send(a.c.sock[0], "{\"op\":\"answer\",\"n\":4}");
+	usleep(20000);
+	next = sf_recv(a.c.sock[1]);
+	assert_string_equal(ntr_json_str(next, "op", ""), "log");
+	finish(&a.c);
+	assert_int_equal(a.n, 3);
+}
+
+static void send_frame(int sock, const char *text, size_t n, size_t step)
+{
+	uint8_t head[4];
+
+	ntr_put_le32(head, (uint32_t)n);
+	for (size_t i = 0; i < 4; i += step < 4 ? step : 4)
+		assert_true(send(sock, head + i, NTR_MIN(step, 4 - i), 0) > 0);
+	for (size_t off = 0; off < n;) {
+		ssize_t k = send(sock, text + off, NTR_MIN(step, n - off), 0);
+
+		assert_true(k > 0);
+		off += (size_t)k;
+		if (step < 4)
+			usleep(300);
+	}
+}
+
+/* Byte by byte, and far larger than what a socket holds. */
+static void test_answers_in_pieces(void **state)
+{
+	static const char small[] = " { \"op\" :\t\"answer\", \"n\": 7 }";
+	static const char head[] = "{\"op\":\"answer\",\"n\":8,\"value\":\"";
+	size_t n = 3 << 20;
+	ntr_autofree char *large = malloc(n);
+	struct answered a;
+
+	(void)state;
+	assert_non_null(large);
+	begin_answers(&a);
+	send_frame(a.c.sock[0], small, sizeof small - 1, 1);
+	expect_answers(&a, 1);
+	assert_int_equal(a.last, 7);
+	memset(large, 'x', n);
+	memcpy(large, head, sizeof head - 1);
+	memcpy(large + n - 2, "\"}", 2);
+	send_frame(a.c.sock[0], large, n, n);
+	expect_answers(&a, 2);
+	assert_int_equal(a.bytes, n - (sizeof head - 1) - 2);
+	finish(&a.c);
+}
+
+/* The call ends in the middle of one: what follows it is read as it was sent. */
+static void *late_half(void *arg)
+{
+	usleep(50000);
+	send_frame(*(int *)arg, "{\"op\":\"log\"}", 12, 100);
+	return arg;
+}
+
+static void test_answer_cut_off(void **state)
+{
+	static const char text[] = "{\"op\":\"answer\",\"value\":\"half";
+	ntr_autojson json_t *next = NULL;
+	uint8_t head[4];
+	struct answered a;
+	pthread_t t;
+	int sock;
+
+	(void)state;
+	begin_answers(&a);
+	sock = a.c.sock[0];
+	ntr_put_le32(head, sizeof text - 1 + 16);
+	assert_int_equal(send(sock, head, 4, 0), 4);
+	assert_int_equal(send(sock, text, sizeof text - 1, 0), sizeof text - 1);
+	usleep(20000);
+	/* its end, 16 bytes, is a whole frame here, which must not be taken for one */
+	assert_int_equal(pthread_create(&t, NULL, late_half, &sock), 0);
+	ntrd_watch_remove(w, a.c.id);
+	pthread_join(t, NULL);
+	send_frame(sock, "{\"op\":\"ls\"}", 11, 100);
+	next = sf_recv(a.c.sock[1]);
+	assert_string_equal(ntr_json_str(next, "op", ""), "ls");
+	close(a.c.sock[0]);
+	close(a.c.sock[1]);
+	assert_int_equal(a.n, 0);
+}
+
+static void test_broken_answers(void **state)
+{
+	struct answered a;
+	struct call c;
+
+	(void)state;
+	begin_answers(&a);
+	send_frame(a.c.sock[0], "{\"op\":\"answer\" nonsense", 24, 100);
+	expect(&a.c, 0, SIGHUP);
+	finish(&a.c);
+	assert_int_equal(a.n, 0);
+	/* where none is expected it stays in the stream */
+	begin(&c);
+	sf_send(c.sock[0], "{\"op\":\"answer\",\"n\":1}");
+	usleep(20000);
+	json_decref(sf_recv(c.sock[1]));
+	finish(&c);
+	/* a frame that ends before it tells what it is */
+	begin_answers(&a);
+	send_frame(a.c.sock[0], "{", 1, 100);
+	usleep(20000);
+	assert_int_equal(count(&a.c), 0);
+	finish(&a.c);
+}
+
 /* Many threads come and go with clients that signal and leave. */
 static void *churn(void *arg)
 {
@@ -357,6 +531,10 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_hangup_all, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_slow_delivery, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_deadlocks, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_answers, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_answers_in_pieces, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_answer_cut_off, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_broken_answers, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_churn, setup, teardown),
 	};
 

@@ -156,6 +156,46 @@ static void test_stop_waits(void **state)
 	assert_int_equal(try("fine"), ENOENT); /* the bare directory */
 }
 
+/* On a ring nobody can answer in the stuck thread's stead: the connection ends, for this caller and all
+ * others; a new mount serves while the old one's thread is still stuck. */
+static struct ntr_versions *left_behind; /* as long as the process lives */
+
+static void test_ring_ends(void **state)
+{
+	char name[] = "stuck";
+	uint64_t t0 = ntr_mono_ns();
+	pthread_t th;
+	int err;
+	void *r;
+
+	(void)state;
+	assert_int_equal(try("."), 0);
+	assert_int_equal(try("fine"), 0);
+	pthread_mutex_lock(&gate);
+	assert_int_equal(pthread_create(&th, NULL, try_stuck, name), 0);
+	wait_for(1);
+	pthread_join(th, &r);
+	err = (int)(intptr_t)r;
+	assert_true(err == ECONNABORTED || err == EIO);
+	assert_true(ntr_mono_ns() - t0 < 3000000000ull);
+	for (int i = 0; i < 100 && ntr_versions_alive(f.v); i++)
+		usleep(10000);
+	assert_false(ntr_versions_alive(f.v));
+	err = try("absent");
+	assert_true(err == ENOTCONN || err == ECONNABORTED);
+	left_behind = f.v;
+	t0 = ntr_mono_ns();
+	ntr_versions_stop(f.v);
+	assert_true(ntr_mono_ns() - t0 < 3000000000ull);
+	vfx_mount(&f, (struct ntr_versions_options){.fuse_fd = -1, .watchdog_s = 1});
+	assert_int_equal(try("fine"), 0);
+	assert_int_equal(try("absent"), ENOENT);
+	pthread_mutex_unlock(&gate);
+	wait_for(0);
+	assert_int_equal(try("stuck"), 0);
+	usleep(100000); /* the old thread is on its way out of the store */
+}
+
 static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_watchdog, setup, teardown),
         cmocka_unit_test_setup_teardown(test_all_stuck, setup, teardown),
@@ -163,6 +203,7 @@ static const struct CMUnitTest tests[] = {
 };
 
 static const struct CMUnitTest ring_tests[] = {
+        cmocka_unit_test_setup_teardown(test_ring_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_waits, setup, teardown),
 };
 

@@ -122,7 +122,9 @@ static const struct {
         {"trap 'echo dbg' DEBUG; echo x; trap - DEBUG; echo y; exit 0", "/usr"},
         /* descriptors that the wrapper uses itself */
         {"exec 10>/dev/null; cd /; exit 2", "/"},
-        {"exec 252>/dev/null; echo z >&252; cd /", "/"},
+        {"exec 57>/dev/null; echo z >&57; cd /", "/"},
+        {"ulimit -n 64; cd /; cat <(echo hi)", "/"},
+        {"ulimit -n 64; cd /; exit 3", "/"},
         /* beyond the wrapper's reach: no state where the trap goes around the function and exit ends it */
         {"builtin trap 'echo z' EXIT; cd /; exit 3", NULL},
         {"builtin trap 'echo z' EXIT; cd /", "/"},
