@@ -45,6 +45,10 @@ enum {
 	NTR_OPT_ECHO,
 	NTR_OPT_INPUT,
 	NTR_OPT_READONLY,
+	NTR_OPT_TOOLS,
+	NTR_OPT_MODULE,
+	NTR_OPT_NO_CACHE,
+	NTR_OPT_VERSIONS,
 };
 
 enum ntr_group {
@@ -239,6 +243,7 @@ int ntr_tool_main(struct ntr_cmd *cmd);
 int ntr_cache_main(struct ntr_cmd *cmd);
 int ntr_mount_main(struct ntr_cmd *cmd);
 int ntr_umount_main(struct ntr_cmd *cmd);
+int ntr_mcp_main(struct ntr_cmd *cmd);
 int ntr_daemon_main(struct ntr_cmd *cmd);
 int ntr_doctor_main(struct ntr_cmd *cmd);
 int ntr_fsck_main(struct ntr_cmd *cmd);

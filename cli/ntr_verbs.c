@@ -43,6 +43,20 @@ static const struct argp_option tool_options[] = {
         {"cwd", NTR_OPT_CWD, "DIR", 0, "start a call in DIR", 0},
         {0},
 };
+static const struct argp_option mcp_options[] = {
+        {"tools", NTR_OPT_TOOLS, "auto|terminal|split", 0,
+                "which tools: terminal has Python inside the shell, split has run_python beside it; auto takes what "
+                "fits the other options", 0},
+        {"versions", NTR_OPT_VERSIONS, NULL, 0, "tools for history, diff, fork and rollback too", 0},
+        {"module", NTR_OPT_MODULE, "MODULE", 0, "a module that Python code may count on, kept imported", 0},
+        {"no-cache", NTR_OPT_NO_CACHE, NULL, 0, "no `cache` in Python code", 0},
+        {"python", NTR_OPT_PYTHON, "PATH", 0,
+                "the interpreter; else /workspace/.venv/bin/python, else /usr/bin/python3", 0},
+        {"timeout", NTR_OPT_TIMEOUT, "T", 0, "end a call after T: seconds, or 10s, 5m, 1h", 0},
+        {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for every call", 0},
+        {"cwd", NTR_OPT_CWD, "DIR", 0, "start every call in DIR", 0},
+        {0},
+};
 static const struct argp_option rm_options[] = {
         {"discard", NTR_OPT_DISCARD, NULL, 0, "drop uncommitted work instead of committing it first", 0},
         {0},
@@ -372,6 +386,19 @@ const struct ntr_verb ntr_verbs[] = {
                 .min = 1,
                 .max = 1,
                 .run = ntr_umount_main,
+        },
+        {
+                .name = "mcp",
+                .group = NTR_GROUP_CALLS,
+                .args = "",
+                .summary = "Serve a session's tools to an agent over MCP (stdin and stdout).",
+                .details = "A server of the Model Context Protocol, to be started by the agent's program. Each call of "
+                           "a tool that changes something is one commit. Files are resources below workspace://, and "
+                           "workspace://-/tree lists them. A call that the client cancels is killed. With --versions "
+                           "every tool also takes the name of another session, as fork makes them.",
+                .examples = "  claude mcp add work -- ntr mcp -s work\n  ntr mcp -s web --versions --timeout 10m",
+                .options = mcp_options,
+                .run = ntr_mcp_main,
         },
         {
                 .name = "daemon",

@@ -329,10 +329,12 @@ int ntrd_op_tools(struct ntrd_req *rq)
 	        .terminal_primer = ntr_json_str(primers, "terminal", NULL),
 	        .python_primer = ntr_json_str(primers, "python", NULL),
 	        .wsroot = h.wsroot};
+	int r;
 
 	if (rq->bad)
 		return rq->bad;
 	if (session && ntr_session_get(ntr_ctl_store(rq->ctl), session, &h, NULL))
 		snprintf(h.wsroot, sizeof h.wsroot, "/workspace"); /* it will be made by its first use */
-	return ntrd_reply_set(rq, "tools", ntr_tools_list(&o));
+	r = ntrd_reply_set(rq, "wsroot", ntr_json_bytes(h.wsroot, strlen(h.wsroot)));
+	return r ? r : ntrd_reply_set(rq, "tools", ntr_tools_list(&o));
 }

@@ -4,7 +4,7 @@ load common
 setup() { ntr_setup; }
 teardown() { ntr_teardown; }
 
-verbs='new fork sessions rename rm run tool py ps stop log show diff status commit discard rollback ls cat put get cache export mount umount
+verbs='new fork sessions rename rm run tool py ps stop log show diff status commit discard rollback ls cat put get cache export mount umount mcp
 	daemon doctor fsck version help'
 
 @test "help lists every command" {
