@@ -149,7 +149,7 @@ commits() { ntr log -s "${1:-default}" --json | wc -l; }
 
 @test "background processes live on; what they write goes into the next commit; rollback ends them" {
 	ntr run -c '(sleep 0.5; echo late > late; exec sleep 300) </dev/null >/dev/null 2>&1 & echo started'
-	run ntr ps --json
+	for _ in {1..50}; do run ntr ps --json; [[ $output == *sleep* ]] && break; sleep 0.1; done # it begins as a shell
 	assert_output --partial sleep
 	for _ in {1..50}; do [ "$(ntr run -- sh -c 'test -e late && echo y')" = y ] && break; sleep 0.1; done
 	run ntr run -- cat late
