@@ -61,7 +61,7 @@ static int apply(struct ntr_arun *w)
 	int r = w->full ? ntr_arun_differ(w) : ntr_arun_match(w);
 
 	if (!r)
-		r = ntr_arun_identify(w);
+		r = w->newer ? ntr_arun_identify_newer(w) : ntr_arun_identify(w);
 	if (!r)
 		r = ntr_pool_start(w);
 	if (!r)
@@ -70,7 +70,7 @@ static int apply(struct ntr_arun *w)
 		r = ntr_arun_attach(w);
 	if (!r)
 		r = ntr_arun_update(w);
-	if (!r && w->full)
+	if (!r && w->full && !w->newer)
 		r = ntr_arun_reset(w);
 	if (!r)
 		r = ntr_arun_restore(w);
@@ -104,16 +104,16 @@ static int run(struct ntr_arun *w)
 	return r;
 }
 
-int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
-        struct ntr_absorb_result *ret, struct ntr_err *e)
+static int absorb(const struct ntr_arun *as, uint64_t base_root, struct ntr_absorb_result *ret)
 {
-	struct ntr_arun w = {.memo = m, .txn = txn, .full = full, .old = full ? NULL : m->cur, .e = e};
+	struct ntr_arun w = *as;
+	struct ntr_memo *m = w.memo;
 	int r;
 
 	memset(ret, 0, sizeof *ret);
 	ntr_absorb_reject(m);
-	w.store = ntr_txn_snap(txn)->store;
-	w.head = ntr_snap_root(w.store, ntr_txn_snap(txn)->root);
+	w.store = ntr_txn_snap(w.txn)->store;
+	w.head = ntr_snap_root(w.store, ntr_txn_snap(w.txn)->root);
 	w.base = ntr_snap_root(w.store, base_root);
 	w.now = ntr_wall_ns();
 	TAILQ_INIT(&w.objs);
@@ -121,7 +121,7 @@ int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, 
 	run_done(&w);
 	if (r) {
 		ntr_mtree_free(w.tree);
-		return ntr_err_default(e, r, "absorb the session's changes");
+		return ntr_err_default(w.e, r, "absorb the session's changes");
 	}
 	m->shadow = w.tree;
 	ret->changed = w.changed;
@@ -129,4 +129,20 @@ int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, 
 	ret->entries = w.tree->entries;
 	ret->bytes = w.bytes;
 	return 0;
+}
+
+int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
+        struct ntr_absorb_result *ret, struct ntr_err *e)
+{
+	struct ntr_arun w = {.memo = m, .txn = txn, .full = full, .old = full ? NULL : m->cur, .e = e};
+
+	return absorb(&w, base_root, ret);
+}
+
+int ntr_absorb_newer(struct ntr_memo *m, struct ntr_txn *txn, const struct ntr_head *h,
+        struct ntr_absorb_result *ret, struct ntr_err *e)
+{
+	struct ntr_arun w = {.memo = m, .txn = txn, .full = true, .newer = h, .e = e};
+
+	return absorb(&w, h->base_root, ret);
 }

@@ -38,6 +38,12 @@ int ntr_absorb_check(struct ntr_memo *m);
  * state. */
 int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
         struct ntr_absorb_result *ret, struct ntr_err *e);
+/* The same for an upper that went through a power failure, and may be older than head or hold less than was
+ * absorbed from it: takes from it only what is provably newer than head (design, "After a power failure"). h:
+ * the session's record. */
+struct ntr_head;
+int ntr_absorb_newer(struct ntr_memo *m, struct ntr_txn *txn, const struct ntr_head *h,
+        struct ntr_absorb_result *ret, struct ntr_err *e);
 void ntr_absorb_accept(struct ntr_memo *m);
 void ntr_absorb_reject(struct ntr_memo *m);
 

@@ -6,25 +6,94 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 
 static bool is_locked(const struct ntr_mdir *d)
 {
 	return (d->mode & 0500) != 0500 && geteuid();
 }
 
+/* A mode that is lent is noted on the object: a daemon that is killed meanwhile cannot give it back, and the
+ * mode is a part of what its successor commits. Where the owner may not write, only a lent mode allows the
+ * note, so there a moment stays between the two. */
+static bool note_lent(int fd, uint32_t mode)
+{
+	char proc[32], text[16];
+
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	snprintf(text, sizeof text, "%o", mode);
+	return !setxattr(proc, "user.overlay." NTR_MARK_LENT, text, strlen(text), XATTR_CREATE) ||
+	       errno == EEXIST;
+}
+
+/* A note of a daemon that was killed says another mode, and stays. To be asked while the mode is lent. */
+static bool is_our_note(int fd, uint32_t mode)
+{
+	char proc[32], text[16] = "";
+
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	return getxattr(proc, "user.overlay." NTR_MARK_LENT, text, sizeof text - 1) > 0 &&
+	       strtoul(text, NULL, 8) == mode;
+}
+
+static void forget_lent(int fd)
+{
+	char proc[32];
+
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	(void)removexattr(proc, "user.overlay." NTR_MARK_LENT);
+}
+
+/* chmod through fd, which may be of O_PATH. */
+static int set_mode(int fd, uint32_t mode)
+{
+	char proc[32];
+
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	return fchmodat(AT_FDCWD, proc, mode, 0) ? -errno : 0;
+}
+
+static int lend(int fd, uint32_t mode, uint32_t bits)
+{
+	bool noted = note_lent(fd, mode);
+	int r = set_mode(fd, mode | bits);
+
+	if (!r && !noted)
+		note_lent(fd, mode);
+	if (r && noted)
+		forget_lent(fd);
+	return r;
+}
+
+static int unlend(int fd, uint32_t mode, uint32_t bits)
+{
+	bool ours = is_our_note(fd, mode), writable = mode & 0200;
+	struct stat st;
+	int r = fstat(fd, &st) ? -errno : 0;
+
+	if (ours && !writable)
+		forget_lent(fd);
+	/* A mode that the session has set meanwhile is its own. */
+	if (!r && (st.st_mode & 07777) == (mode | bits))
+		r = set_mode(fd, mode);
+	if (ours && writable)
+		forget_lent(fd);
+	return r;
+}
+
 int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode)
 {
 	ntr_autoclose int fd = openat(dirfd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
-	char proc[32];
 	struct stat st;
+	int r;
 
 	if (fd < 0 || fstat(fd, &st))
 		return -errno;
 	if (S_ISLNK(st.st_mode))
 		return -ELOOP;
-	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-	if (fchmodat(AT_FDCWD, proc, (st.st_mode | bits) & 07777, 0))
-		return -errno;
+	r = lend(fd, st.st_mode & 07777, bits);
+	if (r)
+		return r;
 	*ret_mode = st.st_mode & 07777;
 	*ret_fd = ntr_steal_fd(&fd);
 	return 0;
@@ -32,24 +101,10 @@ int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint3
 
 int ntr_dirs_unlend(int fd, uint32_t mode, uint32_t bits)
 {
-	char proc[32];
-	struct stat st;
-	int r = 0;
+	int r = unlend(fd, mode, bits);
 
-	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-	/* A mode that the session has set meanwhile is its own. */
-	if (fstat(fd, &st) || ((st.st_mode & 07777) == (mode | bits) && fchmodat(AT_FDCWD, proc, mode, 0)))
-		r = -errno;
 	close(fd);
 	return r;
-}
-
-static void give_back(int fd, uint32_t mode)
-{
-	struct stat st;
-
-	if (!fstat(fd, &st) && (st.st_mode & 07777) == (mode | 0700))
-		fchmod(fd, mode);
 }
 
 /* A directory's ctime moved because its mode was lent: that is no change of the session's. But one that had
@@ -77,7 +132,7 @@ static void slot_close(struct ntr_dirs *c, int i)
 	if (!d)
 		return;
 	if (c->slot[i].restore != UINT32_MAX) {
-		give_back(fd, c->slot[i].restore);
+		unlend(fd, c->slot[i].restore, 0700);
 		if (c->slot[i].known)
 			forget_touch(d, fd);
 	}
@@ -98,7 +153,7 @@ void ntr_dirs_init(struct ntr_dirs *c, int root_fd, struct ntr_mdir *root)
 	if (!geteuid() || fstat(root_fd, &st) || (st.st_mode & 0500) == 0500)
 		return;
 	c->root_known = is_known(root, root_fd, "");
-	if (!fchmod(root_fd, (st.st_mode | 0700) & 07777))
+	if (!lend(root_fd, st.st_mode & 07777, 0700))
 		c->root_restore = st.st_mode & 07777;
 }
 
@@ -107,7 +162,7 @@ void ntr_dirs_done(struct ntr_dirs *c)
 	for (int i = 0; i < NTR_DIRS_OPEN; i++)
 		slot_close(c, i);
 	if (c->root_restore != UINT32_MAX) {
-		give_back(c->root_fd, c->root_restore);
+		unlend(c->root_fd, c->root_restore, 0700);
 		if (c->root_known)
 			forget_touch(c->root, c->root_fd);
 	}
@@ -231,13 +286,13 @@ int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touch
 		return 0;
 	if (errno != EACCES)
 		return -errno;
-	r = ntr_dirs_lend(dirfd, name, 0400, &path, &mode);
+	r = ntr_dirs_lend(dirfd, name, 0600, &path, &mode);
 	if (r)
 		return r == -EPERM ? -EACCES : r;
 	*ret_touched = true;
 	*ret_fd = openat(dirfd, name, flags);
 	r = *ret_fd < 0 ? -errno : 0;
-	if (ntr_dirs_unlend(path, mode, 0400) && !r)
+	if (ntr_dirs_unlend(path, mode, 0600) && !r)
 		r = -EIO;
 	return r;
 }
@@ -251,11 +306,11 @@ int ntr_dirs_marks(int dirfd, const char *name, bool userxattr, struct ntr_marks
 	*ret_touched = false;
 	if (r != -EACCES || !*name)
 		return r;
-	r = ntr_dirs_lend(dirfd, name, 0400, &path, &mode);
+	r = ntr_dirs_lend(dirfd, name, 0600, &path, &mode);
 	if (r)
 		return r;
 	*ret_touched = true;
 	r = ntr_marks_read(dirfd, name, userxattr, ret);
-	r2 = ntr_dirs_unlend(path, mode, 0400);
+	r2 = ntr_dirs_unlend(path, mode, 0600);
 	return r ? r : r2;
 }

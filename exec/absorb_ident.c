@@ -3,8 +3,9 @@
  * What the memo has seen keeps its inode wherever it went. Of the rest, an object is what head has in its
  * place when overlayfs says that it was copied up from there (`origin`; a merged directory; `metacopy`), or
  * when it was born at the moment that head's record tells; a redirect names the place it came from, and our
- * own mark the inode that was copied (init_rename_move.c). All else is new. A file with several names in the commit loses the one that is written to: overlayfs then gives no
- * `origin`, and neither do we take one. No two objects of upper are ever one inode. */
+ * own mark the inode that was copied (init_rename_move.c). All else is new. A file with several names in the
+ * commit loses the one that is written to: overlayfs then gives no `origin`, and neither do we take one. No
+ * two objects of upper are ever one inode. */
 #include "absorb_impl.h"
 
 #include <dirent.h>
@@ -50,7 +51,7 @@ int ntr_arun_in_use(struct ntr_arun *w, uint64_t tree)
 	return o || u || tree == NTR_INO_ROOT;
 }
 
-static int take(struct ntr_arun *w, struct ntr_aobj *o, uint64_t tree)
+int ntr_aobj_take(struct ntr_arun *w, struct ntr_aobj *o, uint64_t tree)
 {
 	o->tree = tree;
 	HASH_ADD(by_tree, w->by_tree, tree, sizeof o->tree, o);
@@ -68,7 +69,7 @@ static int try_take(struct ntr_arun *w, struct ntr_aobj *o, uint64_t tree)
 	r = ntr_inode_get(&w->head, tree, &in);
 	if (r || (in.mode ^ o->mode) & S_IFMT)
 		return r == -ENOENT ? 0 : r;
-	r = take(w, o, tree);
+	r = ntr_aobj_take(w, o, tree);
 	return r ? r : 1;
 }
 
@@ -82,7 +83,7 @@ static int base_name(struct ntr_arun *w, uint64_t dir, const char *name, size_t 
 
 /* What of the lower tree lies beneath an object: by its redirect ("/from/the/root" or a name in the same
  * parent), else by its name. *ret 0: nothing of the same type does. */
-static int beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inode *ret)
+int ntr_aobj_beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inode *ret)
 {
 	const char *to = o->marks.redirect;
 	uint64_t ino;
@@ -221,7 +222,7 @@ static int try_places(struct ntr_arun *w, struct ntr_aobj *o, uint64_t under)
 	return r;
 }
 
-static int fresh(struct ntr_arun *w, struct ntr_aobj *o)
+int ntr_aobj_fresh(struct ntr_arun *w, struct ntr_aobj *o)
 {
 	struct ntr_inode in;
 	int r = ntr_inode_new(w->txn, o->mode, &in);
@@ -232,7 +233,7 @@ static int fresh(struct ntr_arun *w, struct ntr_aobj *o)
 	o->tag = in.tag;
 	if (o->dir)
 		o->dir->flags |= NTR_MD_FRESH;
-	return take(w, o, in.ino);
+	return ntr_aobj_take(w, o, in.ino);
 }
 
 /* By birth, anywhere in head (only without a memo). */
@@ -253,7 +254,7 @@ static int identify_sure(struct ntr_arun *w, struct ntr_aobj *o)
 		return 0;
 	if (o->marks.was && !o->tree && (r = try_take(w, o, o->marks.was)))
 		return NTR_MIN(r, 0);
-	r = beneath(w, o, &under);
+	r = ntr_aobj_beneath(w, o, &under);
 	o->under = under.ino;
 	if (r || !redirect_holds(o))
 		return r;
@@ -271,7 +272,7 @@ static int identify_rest(struct ntr_arun *w, struct ntr_aobj *o)
 
 	if (!r)
 		r = try_born(w, o);
-	return r ? NTR_MIN(r, 0) : fresh(w, o);
+	return r ? NTR_MIN(r, 0) : ntr_aobj_fresh(w, o);
 }
 
 /* How a directory lies over the lower tree. */
@@ -285,7 +286,7 @@ static int identify_dir(struct ntr_arun *w, struct ntr_aobj *o)
 	if (o->marks.flags & NTR_MARK_OPAQUE)
 		d->flags |= NTR_MD_OPAQUE;
 	else
-		r = beneath(w, o, &under);
+		r = ntr_aobj_beneath(w, o, &under);
 	if (o->marks.flags & NTR_MARK_XWHITEOUT)
 		d->flags |= NTR_MD_XWHITEOUT;
 	d->base = under.ino;
@@ -300,7 +301,7 @@ static int identify_dir(struct ntr_arun *w, struct ntr_aobj *o)
 	if (!r)
 		r = try_born(w, o);
 	if (!r)
-		r = fresh(w, o);
+		r = ntr_aobj_fresh(w, o);
 	return NTR_MIN(r, 0);
 }
 
@@ -400,7 +401,7 @@ int ntr_arun_identify(struct ntr_arun *w)
 	/* What the memo knows first, so that nothing else takes its inode. */
 	TAILQ_FOREACH (o, &w->objs, link)
 		if (o->flags & NTR_AO_KNOWN) {
-			r = take(w, o, o->tree);
+			r = ntr_aobj_take(w, o, o->tree);
 			if (r)
 				return r;
 		}

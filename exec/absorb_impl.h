@@ -53,6 +53,10 @@ enum {
 	NTR_MD_COMPARE = 32,  /* scratch: compare the whole listing */
 	NTR_MD_VISITED = 64,  /* scratch, old tree */
 	NTR_MD_STILL = 128,   /* scratch of the check: nothing came to it or went */
+	/* scratch of a run on an older upper, which has no old tree: changed after head was made from it;
+	   wanted */
+	NTR_MD_NEWER = NTR_MD_STILL,
+	NTR_MD_NEEDED = NTR_MD_VISITED,
 };
 
 struct ntr_mdir {
@@ -68,6 +72,7 @@ struct ntr_mdir {
 	uint64_t tree,
 	        base;   /* inode in the tree; inode of the lower directory that is laid beneath (0: none) */
 	uint64_t xhash; /* of its xattrs */
+	uint64_t since; /* scratch of a run on an older upper: what is not newer than this is known to head */
 	uint32_t mode, uid, gid;
 	int16_t slot; /* in the descriptor cache; -1 */
 	uint8_t flags;
@@ -118,8 +123,11 @@ enum {
 	NTR_MARK_ORIGIN = 8,
 	NTR_MARK_WHITEOUT = 16,
 };
+#define NTR_MARK_LENT "ntrmode" /* the mode of what was lent another (absorb_dirs.c) */
 struct ntr_marks {
 	unsigned flags;
+	bool lent; /* by a daemon that was killed: its mode is … */
+	uint32_t mode;
 	char *redirect;
 	uint64_t was;        /* the tree inode that was moved here (init_rename_move.c); 0 */
 	struct ntr_xattr *v; /* by name */
@@ -155,7 +163,7 @@ void ntr_dirs_done(struct ntr_dirs *c);
 int ntr_dirs_get(struct ntr_dirs *c, struct ntr_mdir *d, int *ret_fd);
 /* Opens a regular file for reading. *ret_touched: its mode had to be lent, so its ctime moved. */
 int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touched);
-/* Lends u+rwx / u+r to what name in dirfd is; returns the mode to give back to ntr_dirs_unlend. */
+/* Lends u+rwx / u+rw (w for the note of it) to what name in dirfd is; returns the mode to give back to ntr_dirs_unlend. */
 int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode);
 int ntr_dirs_unlend(int fd, uint32_t mode, uint32_t bits);
 /* ntr_marks_read, lending r where it has to. */
@@ -176,8 +184,10 @@ enum {
 	NTR_AO_MARKS = 8,    /* marks are read */
 	NTR_AO_CONTENT = 16, /* content has to be read */
 	NTR_AO_RACY = 32,
-	NTR_AO_POOLED = 64, /* a pool thread reads it */
-	NTR_AO_NAMED = 128, /* this run gave it names or took some */
+	NTR_AO_POOLED = 64,     /* a pool thread reads it */
+	NTR_AO_NAMED = 128,     /* this run gave it names or took some */
+	NTR_AO_KEEP = 256,      /* head's content stays, whatever upper has */
+	NTR_AO_UNDECIDED = 512, /* scratch of a run on an older upper */
 };
 enum { NTR_CONTENT_NONE, NTR_CONTENT_WAIT, NTR_CONTENT_READY };
 struct ntr_aobj {
@@ -230,6 +240,8 @@ struct ntr_arun {
 	size_t ndiffer, differ_cap;
 	struct ntr_pool *pool;
 	struct ntr_restore *restores, *restores_tail;
+	const struct ntr_head
+	        *newer; /* the upper is older than head: only what is newer counts; NULL: it is not */
 	struct ntr_err *e;
 };
 
@@ -282,7 +294,22 @@ uint64_t ntr_arun_born(struct ntr_arun *w, const struct ntr_aobj *o);
 
 /* absorb_ident.c */
 int ntr_arun_identify(struct ntr_arun *w);
+/* Steps of it, for the run on an older upper. */
+int ntr_aobj_take(struct ntr_arun *w, struct ntr_aobj *o, uint64_t tree);
+int ntr_aobj_fresh(struct ntr_arun *w, struct ntr_aobj *o);
+int ntr_aobj_beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inode *ret);
 int ntr_arun_in_use(struct ntr_arun *w, uint64_t tree); /* 1: it is an object of upper. 0, negative errno */
+
+/* absorb_newer.c: identify, where upper is older than head. Entries that head knows better are marked as
+ * unchanged. */
+int ntr_arun_identify_newer(struct ntr_arun *w);
+/* Did upper take the name out of the tree's directory after head was made? 1, 0. */
+int ntr_arun_gone(struct ntr_arun *w, uint64_t dir, const char *name);
+/* Removes from head what was removed from the directory later. */
+int ntr_arun_compare_newer(struct ntr_arun *w, struct ntr_mdir *d);
+/* absorb_lost.c: 1: the file's content in upper tells nothing that the versions of inode `in` since base did
+ * not, and it changed too soon after the commit for that to be the process's own doing. 0, negative errno. */
+int ntr_arun_lost(struct ntr_arun *w, struct ntr_aobj *o, const struct ntr_inode *in);
 
 /* absorb_place.c */
 int ntr_arun_clear(

@@ -209,6 +209,8 @@ static int note_birth(struct ntr_arun *w, uint64_t ino, const uint8_t *val, size
 	if (!b)
 		return -ENOMEM;
 	*b = birth_of(in.mode, &in.btime, &in.mtime, S_ISDIR(in.mode) ? 0 : in.size);
+	if (w->newer) /* which may have lost both */
+		b->mtime = b->size = 0;
 	b->ino = ino;
 	HASH_FIND(hh, w->births, b, BIRTH_KEY, other);
 	if (other) {
@@ -260,6 +262,8 @@ uint64_t ntr_arun_born(struct ntr_arun *w, const struct ntr_aobj *o)
 	if (!w->births || !o->st.btime)
 		return 0;
 	key = birth_of(o->mode, &o->btime, &o->mtime, o->dir ? 0 : o->st.size);
+	if (w->newer)
+		key.mtime = key.size = 0;
 	HASH_FIND(hh, w->births, &key, BIRTH_KEY, b);
 	return b ? b->ino : 0;
 }

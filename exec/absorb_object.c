@@ -181,12 +181,6 @@ static int update_data(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode 
 	return r < 0 ? r : !r;
 }
 
-/* A directory's times by utimensat, `touch` included, not by entries that came and went again. */
-static bool was_set(const struct ntr_aobj *o)
-{
-	return !same_time(&o->mtime, &o->ctime) || same_time(&o->mtime, &o->atime);
-}
-
 static int update(struct ntr_arun *w, struct ntr_aobj *o)
 {
 	struct ntr_inode in;
@@ -195,9 +189,11 @@ static int update(struct ntr_arun *w, struct ntr_aobj *o)
 
 	if (r)
 		return r;
-	r = update_data(w, o, &in);
+	r = o->flags & NTR_AO_KEEP ? 0 : update_data(w, o, &in);
 	if (r < 0)
 		return r;
+	if (o->flags & NTR_AO_KEEP)
+		o->mtime = in.mtime;
 	r2 = update_xattrs(w, o, &in);
 	if (r2 < 0)
 		return r2;
@@ -205,12 +201,9 @@ static int update(struct ntr_arun *w, struct ntr_aobj *o)
 	if (o->dir) {
 		o->dir->flags &= (uint8_t)~NTR_MD_PENDING;
 		if (!differs && !(o->dir->flags & NTR_MD_LISTED)) {
-			bool moved = !same_time(&in.mtime, &o->mtime);
-
-			if (moved && !was_set(o))
+			if (!same_time(&in.mtime, &o->mtime))
 				o->dir->flags |= NTR_MD_PENDING;
-			if (!moved || !was_set(o))
-				return 0;
+			return 0;
 		}
 	} else if (!differs && same_time(&in.mtime, &o->mtime)) {
 		return 0;

@@ -83,6 +83,12 @@ static int take_off(struct ntr_arun *w, struct ntr_aobj *o, struct names *l, siz
 
 		if (l->v[i].wanted)
 			continue;
+		if (w->newer) {
+			r = ntr_arun_gone(w, l->v[i].dir, l->v[i].name);
+			if (r <= 0)
+				continue;
+			r = 0;
+		}
 		w->changed = true;
 		o->flags |= NTR_AO_NAMED;
 		note_listed(w, l->v[i].dir);
@@ -155,7 +161,8 @@ static int lift_all(struct ntr_arun *w)
 	return 0;
 }
 
-/* When a committed file lost a name nothing tells better than the directory's ctime. false: it is not of upper. */
+/* When a committed file lost a name nothing tells better than the directory's ctime. false: it is not of
+ * upper. */
 static bool when_lost(const struct ntr_mdir *d, struct timespec *ret)
 {
 	*ret = (struct timespec){
@@ -276,7 +283,11 @@ static int compare_listing(struct ntr_arun *w, struct ntr_mdir *d, const struct 
 
 int ntr_arun_compare(struct ntr_arun *w, struct ntr_mdir *d)
 {
-	int r = d->flags & NTR_MD_FRESH ? 0 : compare_listing(w, d, &w->head, d->tree);
+	int r;
+
+	if (w->newer && !(d->flags & NTR_MD_FRESH))
+		return ntr_arun_compare_newer(w, d);
+	r = d->flags & NTR_MD_FRESH ? 0 : compare_listing(w, d, &w->head, d->tree);
 
 	return r ? r : compare_listing(w, d, &w->base, d->base);
 }

@@ -21,6 +21,12 @@ static struct timespec timespec_of(const struct statx_timestamp *t)
 	return (struct timespec){.tv_sec = t->tv_sec, .tv_nsec = t->tv_nsec};
 }
 
+static void give_lent_mode(struct ntr_aobj *o)
+{
+	if (o->marks.lent)
+		o->mode = (o->mode & S_IFMT) | o->marks.mode;
+}
+
 void ntr_aobj_stat(struct ntr_aobj *o, const struct statx *sx)
 {
 	o->st = ntr_mstat_of(sx);
@@ -34,6 +40,7 @@ void ntr_aobj_stat(struct ntr_aobj *o, const struct statx *sx)
 	o->mtime = timespec_of(&sx->stx_mtime);
 	o->ctime = timespec_of(&sx->stx_ctime);
 	o->btime = sx->stx_mask & STATX_BTIME ? timespec_of(&sx->stx_btime) : o->mtime;
+	give_lent_mode(o);
 }
 
 int ntr_arun_fail(struct ntr_arun *w, const struct ntr_mdir *d, const char *name, int r)
@@ -100,6 +107,8 @@ int ntr_aobj_marks(struct ntr_arun *w, struct ntr_aobj *o)
 		r = ntr_aobj_restat(w, o);
 	if (r)
 		return ntr_aobj_fail(w, o, r);
+	o->marks.lent &= w->full; /* what is lent now will be given back */
+	give_lent_mode(o);
 	ntr_marks_unlent(&o->marks, o->mode);
 	o->flags |= NTR_AO_MARKS;
 	if (o->dir)

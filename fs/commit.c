@@ -157,10 +157,8 @@ static int begin(struct ntr_store *s, const struct ntr_head *h, struct ntr_row *
 static void merge_upper(struct ntr_head *to, const struct ntr_row *x, const struct ntr_head *h)
 {
 	ntr_head_copy(to, x->head);
-	to->upper = h->upper;
-	to->base_root = h->base_root;
+	ntr_head_name_upper(to, h->upper, h->base_root);
 	to->last_upper = NTR_MAX(to->last_upper, h->last_upper);
-	to->last_upper = NTR_MAX(to->last_upper, h->upper);
 }
 
 /* Publishes *h as the row, where r says that it was written. */
@@ -172,16 +170,18 @@ static int end(struct ntr_store *s, struct ntr_row *x, int r, struct ntr_head **
 	return r;
 }
 
-/* H goes into the batch and the batch to the database; the row to publish is made before. */
-static int write_head(struct ntr_store *s, struct ntr_kv_batch *b, const struct ntr_head *h, uint64_t commit,
-        struct ntr_head **ret_row, struct ntr_err *e)
+/* H goes into the batch and the batch to the database; the row to publish is made before. Another upper than
+ * `was` is synced whatever the session's durability: what processes sync in it must be found. */
+static int write_head(struct ntr_store *s, struct ntr_kv_batch *b, const struct ntr_head *h, uint64_t was,
+        uint64_t commit, struct ntr_head **ret_row, struct ntr_err *e)
 {
+	uint32_t durability = h->upper && h->upper != was ? NTR_FSYNC : h->durability;
 	int r = ntr_row_record(s, b, h, false);
 
 	if (r)
 		return r;
 	*ret_row = ntr_head_dup(h);
-	return *ret_row ? ntr_store_write(s, b, h->durability, commit, e) : -ENOMEM;
+	return *ret_row ? ntr_store_write(s, b, durability, commit, e) : -ENOMEM;
 }
 
 static int failed(struct ntr_err *e, int r, const char *what, const char *name)
@@ -215,7 +215,7 @@ int ntr_store_commit(struct ntr_store *s, struct ntr_head *h, struct ntr_txn *tx
 	merge_upper(&next, x, h);
 	r = ntr_commit_build(s, b, own, &next, NTR_STEP_COMMIT, &c, &same, e);
 	if (!r && !same)
-		r = write_head(s, b, &next, c.id, &row, e);
+		r = write_head(s, b, &next, x->head->upper, c.id, &row, e);
 	end(s, x, r || same ? -1 : 0, &row);
 	if (r)
 		return failed(e, r, "commit to", h->name);
@@ -264,7 +264,7 @@ int ntr_session_move(struct ntr_store *s, struct ntr_head *h, const struct ntr_c
 	en.time_ns = ntr_wall_ns();
 	r = ntr_list_record(s, b, next.sid, &en);
 	if (!r)
-		r = write_head(s, b, &next, 0, &row, e);
+		r = write_head(s, b, &next, x->head->upper, 0, &row, e);
 	if (end(s, x, r, &row))
 		return failed(e, r, "move", h->name);
 	ntr_head_copy(h, &next);

@@ -50,14 +50,15 @@ static bool key_ok(const uint8_t *key, size_t klen)
 	case NTR_ITEM_KV:
 		return klen > NTR_ITEM_KEY_HEAD && meta;
 	case NTR_ITEM_CACHE:
-		return meta && ntr_cacheitem_suffix_ok(key + NTR_ITEM_KEY_HEAD, klen - NTR_ITEM_KEY_HEAD,
-		                       &part, &cache_key);
+		return meta && ntr_cacheitem_suffix_ok(
+		                       key + NTR_ITEM_KEY_HEAD, klen - NTR_ITEM_KEY_HEAD, &part, &cache_key);
 	default:
 		return false;
 	}
 }
 
-/* A value of XATTR, KV or CACHE that is in chunks: as many as its length needs, each as long as it must be. */
+/* A value of XATTR, KV or CACHE that is in chunks: as many as its length needs, each as long as it must be.
+ */
 static bool value_chunks_ok(const struct ntr_fsck_run *k, const uint8_t *val, const uint8_t *ids, size_t n)
 {
 	uint64_t len = ntr_get_le64(val + 1);
@@ -100,8 +101,7 @@ static bool value_ok(
 int ntr_fsck_item(struct ntr_fsck_tree *t, const uint8_t *key, size_t klen, const uint8_t *val, size_t vlen)
 {
 	static const char *const kinds[] = {
-	        "", "record", "attribute", "entry", "extent", "link", "key-value item",
-	        "cache item"};
+	        "", "record", "attribute", "entry", "extent", "link", "key-value item", "cache item"};
 
 	if (klen < NTR_ITEM_KEY_HEAD || !key_ok(key, klen)) {
 		ntr_fsck_problem(t->k, "%s: inode %" PRIu64 ": an item of unknown form", t->name, t->ino);

@@ -11,9 +11,9 @@
  *     7 CACHE   key [NUL BE16 part]      -> value (inode NTR_INO_META only; cache.h)
  *
  * Every value begins with one flag byte: NTR_ITEM_CHUNKS says that the rest is a list of LE64 chunk ids
- * (after a LE64 byte length for XATTR, KV and CACHE; an INODE record goes on behind its one id), so that whoever
- * looks for chunks finds them generically: ntr_item_chunks. This module keeps items; the rules that tie
- * several of them together (link counts, renames) are names.h's, content is file.h's. */
+ * (after a LE64 byte length for XATTR, KV and CACHE; an INODE record goes on behind its one id), so that
+ * whoever looks for chunks finds them generically: ntr_item_chunks. This module keeps items; the rules that
+ * tie several of them together (link counts, renames) are names.h's, content is file.h's. */
 #ifndef NTR_FS_INODE_H
 #define NTR_FS_INODE_H
 

@@ -52,10 +52,12 @@ static const char *advice(int code)
 		return "mount the store's filesystem for writing; writing then goes on by itself";
 	case -EMFILE:
 	case -ENFILE:
-		return "raise the limit on open files (`ulimit -n`), then `ntr daemon stop`: the next command "
+		return "raise the limit on open files (`ulimit -n`), then `ntr daemon stop`: the next "
+		       "command "
 		       "starts it with the new limit";
 	case -EIO:
-		return "check the disk (`dmesg` names it) and run `ntr fsck`; once the disk works again, so does ntr";
+		return "check the disk (`dmesg` names it) and run `ntr fsck`; once the disk works again, so "
+		       "does ntr";
 	case -EBUSY:
 		return "end the process that has it open";
 	case -EUCLEAN:
@@ -165,7 +167,8 @@ void ntr_kv_batch_clear(struct ntr_kv_batch *b)
 	rocksdb_writebatch_clear(b->b);
 }
 
-/* One step that writes, again where that can help: after a full disk, and once after the database was resumed.
+/* One step that writes, again where that can help: after a full disk, and once after the database was
+ * resumed.
  */
 static int step(struct ntr_kv *kv, char *(*once)(struct ntr_kv *kv, const void *arg), const void *arg,
         const char *what, struct ntr_err *e)

@@ -148,7 +148,8 @@ static void say(struct ntr_kv *kv, const char *failed, const char *still)
 		fprintf(stderr, "ntr: database %s: went on after a failed write (%s); nothing is lost\n",
 		        kv->dir, failed);
 	else if (kv->stuck)
-		fprintf(stderr, "ntr: database %s: takes no writes (%s): restart the daemon (`ntr daemon stop`)\n",
+		fprintf(stderr,
+		        "ntr: database %s: takes no writes (%s): restart the daemon (`ntr daemon stop`)\n",
 		        kv->dir, still);
 	else if (!kv->broken)
 		fprintf(stderr, "ntr: database %s: takes no writes (%s); tried again with every write\n",

@@ -26,8 +26,8 @@ int ntr_name_link(
         struct ntr_txn *t, uint64_t ino, uint64_t dir, const char *name, const struct timespec *now);
 /* Takes one name away; the last one erases the object. Directories: with everything below them. -ENOENT. */
 int ntr_name_remove(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *now);
-/* As ntr_name_remove without `now`, for one who sets directories' times himself: `lost` becomes the ctime of what
- * keeps other names. */
+/* As ntr_name_remove without `now`, for one who sets directories' times himself: `lost` becomes the ctime of
+ * what keeps other names. */
 int ntr_name_lose(struct ntr_txn *t, uint64_t dir, const char *name, const struct timespec *lost);
 /* Takes the entry away but keeps the object, for a move whose other half follows (its record still says the
  * old name). */

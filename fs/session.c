@@ -285,7 +285,8 @@ int ntr_session_fork(struct ntr_store *s, const struct ntr_head *src, const stru
 	h.root = at->root;
 	h.commit = h.origin = at->id;
 	h.seq = 1;
-	h.upper = h.base_root = h.last_upper = 0;
+	ntr_head_name_upper(&h, 0, 0);
+	h.last_upper = 0;
 	h.inodes = at->inodes;
 	h.bytes = at->bytes;
 	h.xattrs = at->xattrs;
@@ -329,9 +330,7 @@ int ntr_session_set_upper(
 		return no_session_id(e, sid);
 	row = ntr_head_dup(x->head);
 	if (b && row) {
-		row->upper = upper;
-		row->base_root = base_root;
-		row->last_upper = NTR_MAX(row->last_upper, upper);
+		ntr_head_name_upper(row, upper, base_root);
 		r = ntr_row_record(s, b, row, false);
 		if (!r)
 			r = ntr_store_write(s, b, NTR_FSYNC, 0, e);

@@ -67,6 +67,16 @@ gid_t ntr_store_gid_out(const struct ntr_store *s, uint32_t stored)
 	return stored == NTR_OWNER_ID || s->uid ? s->gid : stored;
 }
 
+const struct ntr_err *ntr_store_lost(const struct ntr_store *s)
+{
+	return s->lost.what[0] ? &s->lost : NULL;
+}
+
+bool ntr_store_lost_untold(struct ntr_store *s)
+{
+	return s->lost.what[0] && !__atomic_exchange_n(&s->lost_told, true, __ATOMIC_RELAXED);
+}
+
 static int open_db(struct ntr_store *s, const struct ntr_store_options *o, struct ntr_err *e)
 {
 	struct ntr_kv_options ko = {
@@ -198,6 +208,7 @@ static int check_regression(struct ntr_store *s, struct ntr_err *e)
 	        s->synced, found);
 	ntr_err_todo(&said, "if this is no restored backup, check the disk and run `ntr fsck`");
 	ntr_err_print(&said);
+	s->lost = said;
 	if (e) {
 		*e = said;
 		e->code = 0; /* a warning: the open succeeds */
@@ -247,6 +258,10 @@ int ntr_store_open(
 	r = ntr_store_dir_open(s, path, o, e);
 	if (!r)
 		r = open_parts(s, o, e);
+	/* RocksDB syncs what is in db, and nobody the names that lead there. At every opening, for the one
+	 * that made them may have been cut short. */
+	if (!r && !o->read_only && (r = ntr_store_dir_sync(s)))
+		ntr_err_set(e, r, "sync the folder '%s'", s->path);
 	if (r) {
 		s->read_only = true; /* nothing to sync */
 		ntr_store_close(s);

@@ -21,9 +21,10 @@
 
 enum {
 	NTR_STORE_VERSION = 1,
-	NTR_NAME_MAX = 200,     /* session names and tags */
-	NTR_COMMIT_BYTES = 20,  /* a commit's public name: 160 random bits … */
-	NTR_COMMIT_HEX = 40,    /* … as hex digits */
+	NTR_NAME_MAX = 200,    /* session names and tags */
+	NTR_COMMIT_BYTES = 20, /* a commit's public name: 160 random bits … */
+	NTR_COMMIT_HEX = 40,   /* … as hex digits */
+	NTR_BOOT_BYTES = 16,
 	NTR_COMMIT_PREFIX = 12, /* digits shown to people */
 };
 #define NTR_OWNER_ID 0xFFFFFFFEu /* stored uid or gid that means "the session's owner" */
@@ -41,6 +42,11 @@ struct ntr_store_options {
 int ntr_store_open(
         const char *path, const struct ntr_store_options *o, struct ntr_store **ret, struct ntr_err *e);
 void ntr_store_close(struct ntr_store *s);
+
+/* Commits that were safely on disk before this opening and are not there any more: what to tell about it;
+ * NULL: none are missing. untold: true once, for whoever is the first to tell. */
+const struct ntr_err *ntr_store_lost(const struct ntr_store *s);
+bool ntr_store_lost_untold(struct ntr_store *s);
 
 const char *ntr_store_path(const struct ntr_store *s);
 int ntr_store_dirfd(const struct ntr_store *s); /* O_PATH of the store's directory */
@@ -76,6 +82,8 @@ struct ntr_head { /* record H */
 	uint64_t inodes, bytes; /* counters of the head's tree */
 	uint64_t xattrs; /* its inodes that carry extended attributes: 0 lets the view skip asking for any */
 	uint64_t created_ns;
+	uint64_t upper_ns;            /* when the record named that upper, … */
+	uint8_t boot[NTR_BOOT_BYTES]; /* … and in which run of the machine; zeros: unknown */
 	uint32_t durability;
 	char name[NTR_NAME_MAX + 1];
 	char wsroot[4096]; /* where the workspace shows: "/workspace" */
@@ -132,6 +140,10 @@ int ntr_session_remove(struct ntr_store *s, uint64_t sid, struct ntr_err *e);
  */
 int ntr_session_set_upper(
         struct ntr_store *s, uint64_t sid, uint64_t upper, uint64_t base_root, struct ntr_err *e);
+
+/* Has the machine started anew since the record named its upper? Then upper may hold less than was committed
+ * from it. */
+bool ntr_head_of_other_boot(const struct ntr_head *h);
 
 /* One commit: finishes txn, writes chunks, index, nodes, C, I, L and H in ONE batch with the session's
  * durability. On success *h is the new head and txn is consumed; on failure nothing changed and txn is

@@ -1,6 +1,7 @@
 /* store_dir: a store's directory: making it, the lock file, and the side file STORE/synced. */
 #include "store_impl.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -42,6 +43,53 @@ static int check_free(const char *path, struct ntr_err *e)
 		}
 	closedir(d);
 	return r;
+}
+
+static int sync_dir(const char *path)
+{
+	ntr_autoclose int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	return fd < 0 || fsync(fd) ? -errno : 0;
+}
+
+/* The folders from `made` levels above path on down get entries that outlive a power failure. Whoever may not
+ * read one cannot sync it either. */
+static int sync_above(const char *path, unsigned levels)
+{
+	ntr_autofree char *p = strdup(path);
+	int r = p ? 0 : -ENOMEM;
+
+	for (char *end; !r && levels-- && (end = strrchr(p, '/'));) {
+		end[end == p] = '\0';
+		r = sync_dir(p);
+		if (end == p)
+			break;
+	}
+	return r == -EACCES || r == -EINVAL ? 0 : r;
+}
+
+/* How many of path's folders are not there yet. */
+static unsigned missing_levels(const char *path)
+{
+	ntr_autofree char *p = strdup(path);
+	unsigned n = 0;
+
+	while (p && access(p, F_OK)) {
+		char *end = strrchr(p, '/');
+
+		n++;
+		if (!end || end == p)
+			break;
+		*end = '\0';
+	}
+	return n;
+}
+
+int ntr_store_dir_sync(struct ntr_store *s)
+{
+	int r = sync_dir(s->path);
+
+	return r ? r : sync_above(s->path, NTR_MAX(s->levels, 1u));
 }
 
 static int make_dir(const char *path, struct ntr_err *e)
@@ -190,6 +238,7 @@ int ntr_store_dir_open(
 
 	if (!have && !o->create)
 		return no_store(path, access(path, F_OK) ? -errno : -ENOENT, e);
+	s->levels = missing_levels(path);
 	if (!have && (r = make_dir(path, e)))
 		return r;
 	s->path = realpath(path, NULL);
@@ -204,6 +253,56 @@ int ntr_store_dir_open(
 	if (!r)
 		r = take_lock(s, e);
 	return r ? r : make_children(s, e);
+}
+
+/* The kernel's name for this run of the machine; zeros when it does not tell. */
+static void read_boot(uint8_t ret[NTR_BOOT_BYTES])
+{
+	ntr_autofree char *text = NULL;
+	size_t n = 0;
+
+	memset(ret, 0, NTR_BOOT_BYTES);
+	if (ntr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 4096, &text, NULL))
+		return;
+	for (const char *p = text; *p && n < 2 * (size_t)NTR_BOOT_BYTES; p++) {
+		unsigned v;
+
+		if (!isxdigit((unsigned char)*p))
+			continue;
+		v = (unsigned)(*p <= '9' ? *p - '0' : (*p | 32) - 'a' + 10);
+		ret[n / 2] = (uint8_t)(ret[n / 2] | v << (n % 2 ? 0 : 4));
+		n++;
+	}
+}
+
+static bool is_known(const uint8_t boot[NTR_BOOT_BYTES])
+{
+	static const uint8_t none[NTR_BOOT_BYTES];
+
+	return memcmp(boot, none, sizeof none) != 0;
+}
+
+void ntr_head_name_upper(struct ntr_head *h, uint64_t upper, uint64_t base_root)
+{
+	if (h->upper != upper) {
+		memset(h->boot, 0, sizeof h->boot);
+		h->upper_ns = 0;
+		if (upper) {
+			read_boot(h->boot);
+			h->upper_ns = ntr_wall_ns();
+		}
+	}
+	h->upper = upper;
+	h->base_root = base_root;
+	h->last_upper = NTR_MAX(h->last_upper, upper);
+}
+
+bool ntr_head_of_other_boot(const struct ntr_head *h)
+{
+	uint8_t now[NTR_BOOT_BYTES];
+
+	read_boot(now);
+	return h->upper && is_known(h->boot) && is_known(now) && memcmp(h->boot, now, sizeof now) != 0;
 }
 
 int ntr_store_synced_load(struct ntr_store *s, struct ntr_err *e)

@@ -35,6 +35,7 @@ RB_HEAD(ntr_rows_by_id, ntr_row);
 struct ntr_store {
 	char *path;
 	int dirfd, lockfd, syncedfd;
+	unsigned levels; /* folders that the opening made: the store's own and those above it */
 	uint64_t serial;
 	bool read_only;
 	uid_t uid, euid;
@@ -49,14 +50,18 @@ struct ntr_store {
 	pthread_cond_t idle;             /* some row is not busy any more */
 	struct ntr_rows_by_name by_name;
 	struct ntr_rows_by_id by_id;
-	uint64_t newest; /* highest commit written since the open */
-	uint64_t synced; /* what STORE/synced says */
-	bool unsynced;   /* relaxed writes since the last sync */
+	uint64_t newest;     /* highest commit written since the open */
+	uint64_t synced;     /* what STORE/synced says */
+	bool unsynced;       /* relaxed writes since the last sync */
+	struct ntr_err lost; /* what the opening found missing; without a text: nothing */
+	bool lost_told;
 };
 
 /* store_dir.c: the directory, the lock file, the side file. */
 int ntr_store_dir_open(
         struct ntr_store *s, const char *path, const struct ntr_store_options *o, struct ntr_err *e);
+/* Makes the entries of the store's folder, and its own in the folder above, outlive a power failure. */
+int ntr_store_dir_sync(struct ntr_store *s);
 /* The number of the newest commit that was safely on disk, before it is loaded; 0: none. */
 int ntr_store_synced_peek(struct ntr_store *s, uint64_t *ret);
 int ntr_store_synced_load(struct ntr_store *s, struct ntr_err *e);
@@ -95,6 +100,8 @@ void ntr_row_give(struct ntr_store *s, struct ntr_row *x, struct ntr_head *head)
 /* Enters a hidden, busy row for h; on success the name is reserved. -EEXIST with text. */
 int ntr_row_reserve(struct ntr_store *s, const struct ntr_head *h, struct ntr_row **ret, struct ntr_err *e);
 void ntr_row_drop(struct ntr_store *s, struct ntr_row *x);
+/* Sets upper, base_root and what goes with them in a record that is going to be written. */
+void ntr_head_name_upper(struct ntr_head *h, uint64_t upper, uint64_t base_root);
 /* Adds H (and, with name, N) of h to a batch. */
 int ntr_row_record(struct ntr_store *s, struct ntr_kv_batch *b, const struct ntr_head *h, bool name);
 int ntr_list_record(

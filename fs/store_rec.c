@@ -120,7 +120,20 @@ int ntr_rec_head(struct ntr_buf *b, const struct ntr_head *h)
 		ntr_buf_le64(b, v[i]);
 	ntr_buf_le32(b, h->durability);
 	add_text(b, h->name);
-	return add_text(b, h->wsroot);
+	if (!h->upper || !h->upper_ns)
+		return add_text(b, h->wsroot);
+	add_text(b, h->wsroot);
+	ntr_buf_le64(b, h->upper_ns);
+	return ntr_buf_add(b, h->boot, sizeof h->boot);
+}
+
+static void take_boot(struct reader *r, uint8_t ret[NTR_BOOT_BYTES])
+{
+	if (r->n < NTR_BOOT_BYTES) {
+		r->bad = true;
+		return;
+	}
+	memcpy(ret, take(r, NTR_BOOT_BYTES), NTR_BOOT_BYTES);
 }
 
 int ntr_rec_head_parse(const uint8_t *p, size_t n, uint64_t sid, struct ntr_head *ret)
@@ -136,6 +149,12 @@ int ntr_rec_head_parse(const uint8_t *p, size_t n, uint64_t sid, struct ntr_head
 	ret->durability = take32(&r);
 	take_text(&r, ret->name, sizeof ret->name);
 	take_text(&r, ret->wsroot, sizeof ret->wsroot);
+	ret->upper_ns = 0;
+	memset(ret->boot, 0, sizeof ret->boot);
+	if (ret->upper && r.n) {
+		ret->upper_ns = take64(&r);
+		take_boot(&r, ret->boot);
+	}
 	return done(&r);
 }
 

@@ -91,8 +91,8 @@ struct ntr_versions {
 	bool inited, probed;
 	_Atomic bool alive, stopping, on_uring;
 	_Atomic uint64_t said_ns; /* when a failed request was logged last */
-	_Atomic bool aborted; /* by us: a thread of it is stuck */
-	uint64_t serial; /* no other driver of this process has it */
+	_Atomic bool aborted;     /* by us: a thread of it is stuck */
+	uint64_t serial;          /* no other driver of this process has it */
 	struct ntr_vloop loop;
 	struct ntr_vwatch watch;
 	bool first_written; /* system libfuse: INIT's reply has gone out */

@@ -145,7 +145,8 @@ static void lookup_root(struct ntr_vslot *s, fuse_req_t req, const char *name)
 		r = -ENOENT;
 	}
 	if (r)
-		ntr_vreq_err(s, req, r == -EUCLEAN ? ENOENT : -r); /* a root that is not there is a missing node */
+		ntr_vreq_err(
+		        s, req, r == -EUCLEAN ? ENOENT : -r); /* a root that is not there is a missing node */
 	else
 		reply_entry(s, req, &e);
 }

@@ -6,8 +6,8 @@
  * belong to the number that the swap has confirmed.
  *
  * On io_uring libfuse holds a ring's lock while the ring's thread serves, so nobody else can answer in its
- * stead: there the watchdog ends the whole connection (versions_stuck.c). Where it cannot, and where all of this
- * process is stopped, the kernel's own request timeout (INIT) ends the wait, a little later.
+ * stead: there the watchdog ends the whole connection (versions_stuck.c). Where it cannot, and where all of
+ * this process is stopped, the kernel's own request timeout (INIT) ends the wait, a little later.
  */
 #include "versions_impl.h"
 

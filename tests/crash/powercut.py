@@ -311,7 +311,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--seed", type=int, default=int(os.environ.get("NTR_TEST_SEED", "20261129")))
     ap.add_argument("--seconds", type=float, default=10)
-    ap.add_argument("--cost", type=float, default=0.06, help="seconds that one cut takes")
+    ap.add_argument("--cost", type=float, default=0.2, help="seconds that one cut takes")
     ap.add_argument("--all", action="store_true")
     ap.add_argument("scenario", nargs="*", choices=[*SCENARIOS, []])
     args = ap.parse_args()

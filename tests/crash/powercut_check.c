@@ -1,11 +1,12 @@
-/* powercut_check: opens stores as a power failure may have left them, and tells what is in them. One job a line on stdin:
+/* powercut_check: opens stores as a power failure may have left them, and tells what is in them. One job a
+ * line on stdin:
  *
  *     DIR HEX…        the store's directory, and commits to look for
  *
- * One JSON object a line on stdout: {"error"|"warning": text, "problems": [text], "commits": [bool], "sessions":
- * {name: {"head": hex, "upper": n, "reaches": [hex]}}}. "reaches": which of the commits are in the head's history. The
- * store is opened for writing, checked, written to, closed, and opened once more: what was acknowledged then must be
- * there, too. */
+ * One JSON object a line on stdout: {"error"|"warning": text, "problems": [text], "commits": [bool],
+ * "sessions": {name: {"head": hex, "upper": n, "reaches": [hex]}}}. "reaches": which of the commits are in
+ * the head's history. The store is opened for writing, checked, written to, closed, and opened once more:
+ * what was acknowledged then must be there, too. */
 #include "base/json.h"
 #include "fs/fsck.h"
 #include "fs/store.h"
@@ -112,7 +113,8 @@ static void write_on(struct job *j)
 	struct ntr_head h;
 	struct ntr_err e = {0};
 
-	if (ntr_session_new(j->store, "afterwards", &o, NULL, &h, &e) || ntr_commit_get(j->store, h.commit, &c, &e)) {
+	if (ntr_session_new(j->store, "afterwards", &o, NULL, &h, &e) ||
+	        ntr_commit_get(j->store, h.commit, &c, &e)) {
 		say(j, "error", &e);
 		return;
 	}

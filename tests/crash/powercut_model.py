@@ -44,61 +44,79 @@ def read_log(path):
     return out
 
 
+class Content:
+    """Bytes, and a size that may be larger: the rest are zeros."""
+
+    def __init__(self, data=b"", size=0):
+        self.data, self.size = bytearray(data), max(size, len(data))
+
+    def copy(self):
+        return Content(self.data, self.size)
+
+    def apply(self, op):
+        _, kind, off, arg = op
+        if kind == "w":
+            if len(self.data) < off:
+                self.data.extend(bytes(off - len(self.data)))
+            self.data[off:off + len(arg)] = arg
+            self.size = max(self.size, len(self.data))
+        elif kind == "t":
+            del self.data[off:]
+            self.size = off
+        else:
+            self.size = max(self.size, off + arg)
+
+    def write(self, path):
+        with open(path, "wb") as f:
+            f.write(self.data)
+            f.truncate(self.size)
+
+
 class File:
     """pending: what was done since the last sync: (number, kind, offset, data or length)."""
 
     def __init__(self):
-        self.durable = bytearray()
+        self.durable = Content()
         self.pending = []
-
-    @staticmethod
-    def apply(buf, op):
-        _, kind, off, arg = op
-        if kind == "w":
-            if len(buf) < off:
-                buf.extend(bytes(off - len(buf)))
-            buf[off:off + len(arg)] = arg
-        elif kind == "t":
-            if len(buf) > off:
-                del buf[off:]
-            else:
-                buf.extend(bytes(off - len(buf)))
-        elif len(buf) < off + arg:
-            buf.extend(bytes(off + arg - len(buf)))
 
     def sync(self, before):
         n = 0
         for op in self.pending:
             if op[0] >= before:
                 break
-            self.apply(self.durable, op)
+            self.durable.apply(op)
             n += 1
         del self.pending[:n]
 
     def whole(self):
-        buf = bytearray(self.durable)
+        c = self.durable.copy()
         for op in self.pending:
-            self.apply(buf, op)
-        return buf
+            c.apply(op)
+        return c
 
     def content(self, variant, rng):
         if not self.pending or variant in ("ext4-synced", "ext4-delayed", "posix-synced"):
             return self.durable
-        new = self.whole()
+        old, new = self.durable, self.whole()
         if variant == "ext4-all":
             return new
         if variant == "posix-zeros":
-            zeros = bytearray(self.durable[:len(new)])
-            zeros.extend(bytes(len(new) - len(zeros)))
-            return zeros
-        unit = 4096 if variant == "ext4-torn" else 512
+            return Content(old.data[:new.size], new.size)
+        return self.torn(old, new, 4096 if variant == "ext4-torn" else 512, rng)
+
+    @staticmethod
+    def torn(old, new, unit, rng):
         keep = rng.choice((0.0, 0.5, 0.9, 1.0))
-        size = len(new) if variant == "posix-random" and rng.random() < 0.5 else rng.choice((len(self.durable), len(new)))
-        out = bytearray(self.durable[:size])
-        out.extend(bytes(size - len(out)))
-        for off in range(0, min(size, len(new)), unit):
-            if out[off:off + unit] != new[off:off + unit] and rng.random() < keep:
-                out[off:off + unit] = new[off:min(off + unit, size)]
+        out = Content(old.data, rng.choice((old.size, new.size)))
+        out.data = out.data[:out.size]
+        first = 0
+        while first < len(old.data) and old.data[first:first + unit] == new.data[first:first + unit]:
+            first += unit
+        for off in range(first, min(out.size, len(new.data)), unit):
+            if rng.random() < keep:
+                if len(out.data) < off:
+                    out.data.extend(bytes(off - len(out.data)))
+                out.data[off:off + unit] = new.data[off:min(off + unit, out.size)]
         return out
 
 
@@ -259,12 +277,7 @@ class Disk:
                 os.link(done[node], path)
             else:
                 done[node] = path
-                content = node.content(variant, rng)
-                with open(path, "wb") as f:
-                    if any(content):
-                        f.write(content)
-                    else:
-                        f.truncate(len(content))
+                node.content(variant, rng).write(path)
 
 
 def rng_of(seed, cut, variant):

@@ -1,15 +1,17 @@
-/* powercut_rec: an LD_PRELOAD library that records what a process does to the files below one directory, in order.
+/* powercut_rec: an LD_PRELOAD library that records what a process does to the files below one directory, in
+ * order.
  *
  *     NTR_POWERCUT_ROOT  the directory, absolute, without a slash at its end
  *     NTR_POWERCUT_LOG   the record, appended to
  *     NTR_POWERCUT_COMM  only processes of this name (/proc/self/comm) are recorded
  *
- * Every record is written after its call succeeded and under one lock with it, so that the order of the records is
- * an order in which the calls can have happened. A sync is not held under the lock: SYNC_BEGIN and SYNC_END enclose it,
- * and what it makes durable is what was recorded before its SYNC_BEGIN. tests/crash/powercut_model.py reads the record.
+ * Every record is written after its call succeeded and under one lock with it, so that the order of the
+ * records is an order in which the calls can have happened. A sync is not held under the lock: SYNC_BEGIN and
+ * SYNC_END enclose it, and what it makes durable is what was recorded before its SYNC_BEGIN.
+ * tests/crash/powercut_model.py reads the record.
  *
- * What a library cannot see: calls from inside libc (stdio), io_uring, stores to shared mappings (a shared writable
- * mapping of a recorded file is recorded as such, and the reader refuses it). */
+ * What a library cannot see: calls from inside libc (stdio), io_uring, stores to shared mappings (a shared
+ * writable mapping of a recorded file is recorded as such, and the reader refuses it). */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -62,8 +64,18 @@ static int log_fd = -1;
 static pid_t owner;
 static uint64_t syncs;
 
-/* The libc's own function: `real(write)(fd, …)`. */
-#define REAL(name) ((__typeof__(&name))real(#name))
+/* libc's own functions, looked up at the start: dlsym takes a lock, which a child of a fork may find held for
+ * ever. */
+#define FUNCTIONS(X)                                                                                       \
+	X(copy_file_range)                                                                                 \
+	X(fallocate)                                                                                       \
+	X(fchmod)                                                                                          \
+	X(fdatasync) X(fopen) X(fsetxattr) X(fsync) X(ftruncate) X(linkat) X(mkdirat) X(mmap) X(openat)    \
+	        X(pwrite) X(pwritev2) X(renameat) X(renameat2) X(sendfile) X(symlinkat) X(sync_file_range) \
+	                X(syncfs) X(truncate) X(unlinkat) X(write) X(writev)
+#define DECLARE(name) static __typeof__(&name) real_##name;
+FUNCTIONS(DECLARE)
+#define REAL(name) real_##name
 
 static void *real(const char *name)
 {
@@ -103,25 +115,36 @@ static void open_log(void)
 	raw(SYS_close, fd);
 }
 
+#define LOOK_UP(name) real_##name = (__typeof__(&name))real(#name);
+
 static void init(void)
 {
 	const char *dir = getenv("NTR_POWERCUT_ROOT"), *log = getenv("NTR_POWERCUT_LOG");
 
 	raw = (long (*)(long, ...))real("syscall");
+	FUNCTIONS(LOOK_UP)
 	if (!dir || !log || strlen(dir) >= sizeof root || strlen(log) >= sizeof log_path || !is_meant())
 		return;
 	strcpy(root, dir);
 	strcpy(log_path, log);
 	root_len = strlen(root);
+	owner = getpid();
 	open_log();
 }
 
-/* A child that has not executed anything yet must not take locks, and its calls are not the daemon's. A daemon becomes
- * its own child, before it has threads: whoever records first is the owner until the process is another. */
-static bool on(void)
+/* Other libraries' constructors may come first. */
+__attribute__((constructor)) static void start(void)
 {
 	pthread_once(&once, init);
-	return log_fd >= 0;
+}
+
+/* Only the process itself: a child that has not executed anything yet must not take locks, and may share this
+ * memory. */
+static bool on(void)
+{
+	if (!raw)
+		start();
+	return log_fd >= 0 && getpid() == owner;
 }
 
 static bool is_below(const char *path)
@@ -190,12 +213,6 @@ static bool begin(void)
 {
 	if (!on())
 		return false;
-	if (owner != getpid()) {
-		/* Threads do not survive a fork: nobody else holds it. */
-		if (owner)
-			pthread_mutex_init(&lock, NULL);
-		owner = getpid();
-	}
 	pthread_mutex_lock(&lock);
 	return true;
 }
@@ -219,7 +236,8 @@ static void note_open(int fd, int dirfd, const char *name, int flags)
 
 	if (fd >= 0 && (flags & (O_CREAT | O_TRUNC)) && path_of(dirfd, name, path) && !fstat(fd, &st) &&
 	        S_ISREG(st.st_mode))
-		put((struct record){.op = OP_OPEN, .ino = st.st_ino, .off = (uint64_t)flags}, path, NULL, NULL);
+		put((struct record){.op = OP_OPEN, .ino = st.st_ino, .off = (uint64_t)flags}, path, NULL,
+		        NULL);
 	errno = saved;
 }
 
@@ -251,21 +269,7 @@ EXPORT int open(const char *name, int flags, ...)
 	OPEN_MODE(flags, mode);
 	return do_open(AT_FDCWD, name, flags, mode);
 }
-EXPORT int open64(const char *name, int flags, ...)
-{
-	mode_t mode = 0;
-
-	OPEN_MODE(flags, mode);
-	return do_open(AT_FDCWD, name, flags, mode);
-}
 EXPORT int openat(int dirfd, const char *name, int flags, ...)
-{
-	mode_t mode = 0;
-
-	OPEN_MODE(flags, mode);
-	return do_open(dirfd, name, flags, mode);
-}
-EXPORT int openat64(int dirfd, const char *name, int flags, ...)
 {
 	mode_t mode = 0;
 
@@ -274,22 +278,12 @@ EXPORT int openat64(int dirfd, const char *name, int flags, ...)
 }
 /* What fortified programs call where the flags are no constant (never with O_CREAT). */
 EXPORT int __open_2(const char *name, int flags);
-EXPORT int __open64_2(const char *name, int flags);
 EXPORT int __openat_2(int dirfd, const char *name, int flags);
-EXPORT int __openat64_2(int dirfd, const char *name, int flags);
 int __open_2(const char *name, int flags)
 {
 	return do_open(AT_FDCWD, name, flags, 0);
 }
-int __open64_2(const char *name, int flags)
-{
-	return do_open(AT_FDCWD, name, flags, 0);
-}
 int __openat_2(int dirfd, const char *name, int flags)
-{
-	return do_open(dirfd, name, flags, 0);
-}
-int __openat64_2(int dirfd, const char *name, int flags)
 {
 	return do_open(dirfd, name, flags, 0);
 }
@@ -299,23 +293,22 @@ EXPORT int creat(const char *name, mode_t mode)
 }
 
 /* A stream's writes happen inside libc: that it was opened is all that can be seen. */
-static FILE *do_fopen(const char *name, const char *mode, FILE *(*fn)(const char *, const char *))
+static FILE *do_fopen(const char *name, const char *mode)
 {
 	bool locked = begin();
-	FILE *f = fn(name, mode);
+	FILE *f = REAL(fopen)(name, mode);
 
 	if (locked && f)
-		note_open(fileno(f), AT_FDCWD, name, mode[0] == 'w' ? O_CREAT | O_TRUNC : mode[0] == 'a' ? O_CREAT : 0);
+		note_open(fileno(f), AT_FDCWD, name,
+		        mode[0] == 'w'   ? O_CREAT | O_TRUNC
+		        : mode[0] == 'a' ? O_CREAT
+		                         : 0);
 	end(locked);
 	return f;
 }
 EXPORT FILE *fopen(const char *name, const char *mode)
 {
-	return do_fopen(name, mode, REAL(fopen));
-}
-EXPORT FILE *fopen64(const char *name, const char *mode)
-{
-	return do_fopen(name, mode, REAL(fopen));
+	return do_fopen(name, mode);
 }
 
 /* ---- content ---- */
@@ -368,10 +361,6 @@ EXPORT ssize_t pwrite(int fd, const void *data, size_t n, off_t off)
 {
 	return do_pwrite(fd, data, n, off);
 }
-EXPORT ssize_t pwrite64(int fd, const void *data, size_t n, off_t off)
-{
-	return do_pwrite(fd, data, n, off);
-}
 
 static void note_vector(int fd, const struct iovec *v, int count, ssize_t n, off_t off)
 {
@@ -409,15 +398,7 @@ EXPORT ssize_t pwritev(int fd, const struct iovec *v, int count, off_t off)
 {
 	return do_pwritev(fd, v, count, off, 0);
 }
-EXPORT ssize_t pwritev64(int fd, const struct iovec *v, int count, off_t off)
-{
-	return do_pwritev(fd, v, count, off, 0);
-}
 EXPORT ssize_t pwritev2(int fd, const struct iovec *v, int count, off_t off, int flags)
-{
-	return do_pwritev(fd, v, count, off, flags);
-}
-EXPORT ssize_t pwritev64v2(int fd, const struct iovec *v, int count, off_t off, int flags)
 {
 	return do_pwritev(fd, v, count, off, flags);
 }
@@ -465,10 +446,6 @@ EXPORT ssize_t sendfile(int out, int in, off_t *off, size_t n)
 {
 	return do_sendfile(out, in, off, n);
 }
-EXPORT ssize_t sendfile64(int out, int in, off64_t *off, size_t n)
-{
-	return do_sendfile(out, in, off, n);
-}
 
 static void note_fd(int r, int fd, enum op op, uint64_t off, uint64_t len)
 {
@@ -494,10 +471,6 @@ EXPORT int ftruncate(int fd, off_t size)
 {
 	return do_ftruncate(fd, size);
 }
-EXPORT int ftruncate64(int fd, off64_t size)
-{
-	return do_ftruncate(fd, size);
-}
 
 static int do_truncate(const char *name, off_t size)
 {
@@ -507,15 +480,12 @@ static int do_truncate(const char *name, off_t size)
 	struct stat st;
 
 	if (locked && !r && path_of(AT_FDCWD, name, path) && !stat(name, &st))
-		put((struct record){.op = OP_TRUNCATE, .ino = st.st_ino, .off = (uint64_t)size}, NULL, NULL, NULL);
+		put((struct record){.op = OP_TRUNCATE, .ino = st.st_ino, .off = (uint64_t)size}, NULL, NULL,
+		        NULL);
 	end(locked);
 	return r;
 }
 EXPORT int truncate(const char *name, off_t size)
-{
-	return do_truncate(name, size);
-}
-EXPORT int truncate64(const char *name, off64_t size)
 {
 	return do_truncate(name, size);
 }
@@ -537,10 +507,6 @@ EXPORT int fallocate(int fd, int mode, off_t off, off_t len)
 {
 	return do_fallocate(fd, mode, off, len);
 }
-EXPORT int fallocate64(int fd, int mode, off64_t off, off64_t len)
-{
-	return do_fallocate(fd, mode, off, len);
-}
 EXPORT int posix_fallocate(int fd, off_t off, off_t len)
 {
 	return do_fallocate(fd, 0, off, len) ? errno : 0;
@@ -548,13 +514,14 @@ EXPORT int posix_fallocate(int fd, off_t off, off_t len)
 
 EXPORT void *mmap(void *addr, size_t n, int prot, int flags, int fd, off_t off)
 {
-	void *p;
+	bool locked = raw && fd >= 0 && (prot & PROT_WRITE) && (flags & MAP_SHARED) && begin();
+	void *p = REAL(mmap) ? REAL(mmap)(addr, n, prot, flags, fd, off) : MAP_FAILED;
 
-	if (!raw) /* the dynamic linker's own */
-		return (void *)syscall(SYS_mmap, addr, n, prot, flags, fd, off);
-	p = REAL(mmap)(addr, n, prot, flags, fd, off);
-	if (fd >= 0 && (prot & PROT_WRITE) && (flags & MAP_SHARED) && on())
+	if (!REAL(mmap)) /* before anything was looked up */
+		errno = ENOMEM;
+	if (locked)
 		note_fd(p == MAP_FAILED, fd, OP_MAP, (uint64_t)off, n);
+	end(locked);
 	return p;
 }
 
@@ -578,7 +545,9 @@ static void sync_end(int r, uint64_t n, int fd, bool data)
 	int saved = errno;
 
 	if (n && !r && begin()) {
-		put((struct record){.op = OP_SYNC_END, .ino = fd >= 0 ? ino_of(fd) : 0, .off = n, .len = data},
+		put(
+		        (struct record){
+		                .op = OP_SYNC_END, .ino = fd >= 0 ? ino_of(fd) : 0, .off = n, .len = data},
 		        NULL, NULL, NULL);
 		end(true);
 	}
@@ -604,6 +573,7 @@ EXPORT int fdatasync(int fd)
 /* Promises nothing about a disk's cache or a file's size: it makes nothing durable here. */
 EXPORT int sync_file_range(int fd, off64_t off, off64_t n, unsigned flags)
 {
+	on();
 	return REAL(sync_file_range)(fd, off, n, flags);
 }
 EXPORT int syncfs(int fd)
@@ -618,7 +588,8 @@ EXPORT int syncfs(int fd)
 /* ---- names ---- */
 
 /* Calls on one or two names: recorded when one of them is below the root. */
-static void note_names(int r, enum op op, int dir, const char *name, int dir2, const char *name2, uint64_t off)
+static void note_names(
+        int r, enum op op, int dir, const char *name, int dir2, const char *name2, uint64_t off)
 {
 	char a[PATH_MAX], b[PATH_MAX];
 	int saved = errno;
@@ -628,14 +599,16 @@ static void note_names(int r, enum op op, int dir, const char *name, int dir2, c
 	if (op == OP_MKDIR && !r && fstatat(dir, name, &st, 0))
 		abort();
 	if (!r && path_of(dir, name, a) && (!name2 || path_of(dir2, name2, b)))
-		put((struct record){.op = (uint8_t)op, .ino = st.st_ino, .off = off}, a, name2 ? b : NULL, NULL);
+		put((struct record){.op = (uint8_t)op, .ino = st.st_ino, .off = off}, a, name2 ? b : NULL,
+		        NULL);
 	errno = saved;
 }
 
 static int do_rename(int dir, const char *name, int dir2, const char *name2, unsigned flags)
 {
 	bool locked = begin();
-	int r = flags ? REAL(renameat2)(dir, name, dir2, name2, flags) : REAL(renameat)(dir, name, dir2, name2);
+	int r = flags ? REAL(renameat2)(dir, name, dir2, name2, flags)
+	              : REAL(renameat)(dir, name, dir2, name2);
 
 	if (locked)
 		note_names(r, OP_RENAME, dir, name, dir2, name2, flags);
@@ -770,7 +743,8 @@ EXPORT long syscall(long nr, ...)
 	for (int i = 0; i < 6; i++)
 		a[i] = va_arg(ap, long);
 	va_end(ap);
-	switch (raw ? nr : -1) {
+	on();
+	switch (nr) {
 	case SYS_write:
 		return write((int)a[0], (const void *)a[1], (size_t)a[2]);
 	case SYS_pwrite64:
@@ -786,10 +760,27 @@ EXPORT long syscall(long nr, ...)
 	case SYS_fdatasync:
 		return fdatasync((int)a[0]);
 	case SYS_renameat2:
-		return do_rename((int)a[0], (const char *)a[1], (int)a[2], (const char *)a[3], (unsigned)a[4]);
+		return do_rename(
+		        (int)a[0], (const char *)a[1], (int)a[2], (const char *)a[3], (unsigned)a[4]);
 	case SYS_unlinkat:
 		return do_unlink((int)a[0], (const char *)a[1], (int)a[2]);
 	default:
-		return ((long (*)(long, ...))real("syscall"))(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
+		return raw(nr, a[0], a[1], a[2], a[3], a[4], a[5]);
 	}
 }
+
+/* ---- the same calls by their names for 64-bit offsets ---- */
+
+#define TWIN(twin, name) extern __typeof__(name) twin __attribute__((alias(#name), visibility("default")))
+TWIN(open64, open);
+TWIN(openat64, openat);
+TWIN(__open64_2, __open_2);
+TWIN(__openat64_2, __openat_2);
+TWIN(fopen64, fopen);
+TWIN(pwrite64, pwrite);
+TWIN(pwritev64, pwritev);
+TWIN(pwritev64v2, pwritev2);
+TWIN(sendfile64, sendfile);
+TWIN(ftruncate64, ftruncate);
+TWIN(truncate64, truncate);
+TWIN(fallocate64, fallocate);

@@ -38,8 +38,8 @@ static bool fio_below(const char *path)
 {
 	size_t n = strlen(path), k = fio.suffix ? strlen(fio.suffix) : 0;
 
-	return fio.dir[0] && !strncmp(path, fio.dir, strlen(fio.dir)) && n >= k && strcmp(path + n - 4, "/LOG") &&
-	       (!k || !strcmp(path + n - k, fio.suffix));
+	return fio.dir[0] && !strncmp(path, fio.dir, strlen(fio.dir)) && n >= k &&
+	       strcmp(path + n - 4, "/LOG") && (!k || !strcmp(path + n - k, fio.suffix));
 }
 
 static bool fio_hits(int what, const char *path)
@@ -70,14 +70,14 @@ static bool fio_fd(int what, int fd)
 	return fio_hits(what, path);
 }
 
-#define FIO_REAL(ret, name, ...)                                                        \
-	static ret (*real)(__VA_ARGS__);                                                \
-	if (!real) {                                                                    \
-		union {                                                                 \
-			void *p;                                                        \
-			ret (*f)(__VA_ARGS__);                                          \
-		} fio_u = {.p = dlsym(RTLD_NEXT, name)};                                \
-		real = fio_u.f;                                                         \
+#define FIO_REAL(ret, name, ...)                         \
+	static ret (*real)(__VA_ARGS__);                 \
+	if (!real) {                                     \
+		union {                                  \
+			void *p;                         \
+			ret (*f)(__VA_ARGS__);           \
+		} fio_u = {.p = dlsym(RTLD_NEXT, name)}; \
+		real = fio_u.f;                          \
 	}
 
 ssize_t write(int fd, const void *p, size_t n)

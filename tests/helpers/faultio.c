@@ -1,8 +1,8 @@
 /* faultio: an LD_PRELOAD that makes a daemon's file operations fail, or hang, as a file says.
  *
- * FAULTIO names that file, whose text is read at every operation: words OP=WHAT, OP of write, sync, read, open,
- * WHAT an errno's number or "hang" (until the word is gone). It counts for files in a folder db/ whose names end
- * in .sst or .log, or are manifests: what RocksDB writes. No file, or an empty one: all is well. */
+ * FAULTIO names that file, whose text is read at every operation: words OP=WHAT, OP of write, sync, read,
+ * open, WHAT an errno's number or "hang" (until the word is gone). It counts for files in a folder db/ whose
+ * names end in .sst or .log, or are manifests: what RocksDB writes. No file, or an empty one: all is well. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -23,7 +23,8 @@ static int ends(const char *path, const char *end)
 
 static int counts(const char *path)
 {
-	return strstr(path, "/db/") && (ends(path, ".sst") || ends(path, ".log") || strstr(path, "/MANIFEST-"));
+	return strstr(path, "/db/") &&
+	       (ends(path, ".sst") || ends(path, ".log") || strstr(path, "/MANIFEST-"));
 }
 
 /* 0, an errno, or -1: hang. */

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""gitops.py SEED STEP HOW-TO-CLONE: one step of random work in a git repository, as a bash script that says what came of it."""
+"""gitops.py SEED STEP: one step of random work in a git repository, as a bash script that says what came of it."""
 import random
 import sys
 
@@ -58,7 +58,7 @@ OPS = [
     (1, lambda: "git clean -fdxq"), (1, lambda: "git restore . ; git restore --staged ."),
     (1, lambda: f"git worktree add -qf --detach ../w {branch()}; (cd ../w; {commit()}; git log --oneline -n 2); git worktree remove -f ../w"),
     (1, lambda: f"git worktree add -qf --detach ../kept {branch()} 2>/dev/null || git -C ../kept status --porcelain"),
-    (1, lambda: f"git clone -q {sys.argv[3]} . ../c && git -C ../c fsck 2>&1 && git -C ../c log --oneline -n 1; rm -rf ../c"),
+    (1, lambda: "git clone -q . ../c && git -C ../c fsck 2>&1 && git -C ../c log --oneline -n 1; rm -rf ../c"),
     (1, lambda: "git fsck --full --strict 2>&1 | grep -v dangling; git diff --stat | tail -n 1"),
     (1, lambda: f"git update-index -q --refresh >/dev/null; git sparse-checkout set src >/dev/null 2>&1; ls; git sparse-checkout disable; ls"),
     (1, lambda: "git bisect start -q HEAD HEAD~3 >/dev/null 2>&1; git bisect run test -e src/f1 >/dev/null 2>&1; git bisect reset -q 2>/dev/null"),

@@ -14,7 +14,7 @@ from posixlib import attempt, in_child, opened, read, renameat2, tick, write  # 
 def make():
     for name in "abcdefghijklm":
         write(name, b"committed\n" * 1000)
-    for name in ("one", "six"):
+    for name in ("one", "six", "two"):
         write(name, b"linked\n")
         os.link(name, name + "-2")
     os.makedirs("dir/sub")
@@ -34,6 +34,11 @@ def hard_links_one_inode():
 def link_count_after_unlink():
     os.unlink("six")
     return os.stat("six-2").st_nlink
+
+
+def rename_of_one_link_to_another():
+    os.rename("two", "two-2")
+    return "both stay" if os.path.exists("two") else "one goes"
 
 
 def mapped_before_first_write():
@@ -114,7 +119,8 @@ def missing_attribute():
     return attempt(os.getxattr, "l", "user.none")
 
 
-LIMITS = [hard_link_broken, hard_links_one_inode, link_count_after_unlink, mapped_before_first_write, read_before_first_write,
+LIMITS = [hard_link_broken, hard_links_one_inode, link_count_after_unlink, rename_of_one_link_to_another,
+          mapped_before_first_write, read_before_first_write,
           link_count_of_removed, link_count_of_removed_directory, inode_number_across_first_write, inode_number_of_new_link,
           rename_to_the_same_file, copy_file_range, rename_whiteout, open_of_mode_3, ctime_at_first_open, mtime_at_open_after_chmod,
           missing_attribute]

@@ -328,7 +328,7 @@ class Dir:
 class Listing(Topic):
     """A directory of many entries while entries come and go. POSIX_ENTRIES: how many."""
 
-    COUNT = int(os.environ.get("POSIX_ENTRIES", "1500"))
+    COUNT = int(os.environ.get("POSIX_ENTRIES", "700"))
 
     def make(self, m):
         for d in ("change", "seek", "purge"):

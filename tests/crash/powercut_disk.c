@@ -1,0 +1,101 @@
+/* powercut_disk: a disk whose writes and flushes are recorded, as a file to put a loop device on.
+ *
+ *     powercut_disk IMAGE LOG MOUNTPOINT      serves MOUNTPOINT/disk, which is IMAGE, until it is unmounted
+ *
+ * LOG gets a record for every request: u64 offset, u32 length (0: a flush), u32 0, and the data. A flush is
+ * what the kernel sends when a filesystem wants everything written so far to be on the medium. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <fuse.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static int image = -1, record = -1;
+
+static int put(uint64_t off, const char *data, size_t n)
+{
+	struct {
+		uint64_t off;
+		uint32_t len, zero;
+	} head = {off, (uint32_t)n, 0};
+	struct iovec v[2] = {{&head, sizeof head}, {(void *)(uintptr_t)data, n}};
+
+	return writev(record, v, 2) == (ssize_t)(sizeof head + n) ? 0 : -EIO;
+}
+
+static int disk_getattr(const char *path, struct stat *st, struct fuse_file_info *fi)
+{
+	(void)fi;
+	memset(st, 0, sizeof *st);
+	st->st_mode = S_IFDIR | 0700;
+	st->st_nlink = 2;
+	if (!strcmp(path, "/"))
+		return 0;
+	if (strcmp(path, "/disk") != 0)
+		return -ENOENT;
+	return fstat(image, st) ? -errno : 0;
+}
+
+static int disk_open(const char *path, struct fuse_file_info *fi)
+{
+	(void)path;
+	fi->keep_cache = 1;
+	return 0;
+}
+
+static int disk_read(const char *path, char *buf, size_t n, off_t off, struct fuse_file_info *fi)
+{
+	ssize_t k = pread(image, buf, n, off);
+
+	(void)path;
+	(void)fi;
+	return k < 0 ? -errno : (int)k;
+}
+
+static int disk_write(const char *path, const char *buf, size_t n, off_t off, struct fuse_file_info *fi)
+{
+	int r = put((uint64_t)off, buf, n);
+
+	(void)path;
+	(void)fi;
+	if (r)
+		return r;
+	return pwrite(image, buf, n, off) == (ssize_t)n ? (int)n : -EIO;
+}
+
+static int disk_fsync(const char *path, int data, struct fuse_file_info *fi)
+{
+	(void)path;
+	(void)data;
+	(void)fi;
+	return put(0, NULL, 0);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct fuse_operations ops = {
+	        .getattr = disk_getattr,
+	        .open = disk_open,
+	        .read = disk_read,
+	        .write = disk_write,
+	        .fsync = disk_fsync,
+	};
+	char *fuse_argv[] = {argv[0], (char[]){"-s"}, (char[]){"-f"}, argc == 4 ? argv[3] : NULL, NULL};
+
+	if (argc != 4) {
+		fprintf(stderr, "usage: powercut_disk IMAGE LOG MOUNTPOINT\n");
+		return 2;
+	}
+	image = open(argv[1], O_RDWR | O_CLOEXEC);
+	record = open(argv[2], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (image < 0 || record < 0) {
+		perror("powercut_disk");
+		return 1;
+	}
+	return fuse_main(4, fuse_argv, &ops, NULL);
+}

@@ -1,0 +1,22 @@
+# System calls: tests/posix with large directories, and pjdfstest where NTR_PJDFSTEST is a checkout of it
+# (https://github.com/pjd/pjdfstest): in a session, and with everything it touches committed and folded before, where what
+# docs/posix.md lists fails and nothing else.
+say "a directory of 1,000,000 entries that changes while it is listed"
+entries=$(at_scale 1000000 20000)
+for_everybody "listing of $entries entries" "$top/tests/posix/large.sh" "$entries"
+if [ -z "${NTR_PJDFSTEST:-}" ]; then
+	skips+=("pjdfstest: NTR_PJDFSTEST names no checkout of it")
+elif [ "$(id -u)" -ne 0 ]; then
+	skips+=("pjdfstest: not run by root")
+elif ! command -v prove >/dev/null || ! command -v openssl >/dev/null; then
+	skips+=("pjdfstest: prove (perl) and openssl are needed")
+else
+	say "pjdfstest in a session"
+	as root "$top/tests/posix/pjdfstest.sh" session "$NTR_PJDFSTEST" || failures+=("pjdfstest in a session")
+	if [ "$scale" -ge 10 ]; then
+		skips+=("pjdfstest with a fold after every call: only below --scale 10")
+	else
+		say "pjdfstest with a fold after every call (what fails is listed in docs/posix.md)"
+		as root "$top/tests/posix/pjdfstest.sh" folded "$NTR_PJDFSTEST" || true
+	fi
+fi
