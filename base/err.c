@@ -24,7 +24,7 @@ int ntr_err_why(struct ntr_err *e, const char *fmt, ...)
 	va_list ap;
 
 	if (!e)
-		return 0;
+		return -EINVAL;
 	va_start(ap, fmt);
 	vsnprintf(e->why, sizeof e->why, fmt, ap);
 	va_end(ap);
@@ -36,7 +36,7 @@ int ntr_err_todo(struct ntr_err *e, const char *fmt, ...)
 	va_list ap;
 
 	if (!e)
-		return 0;
+		return -EINVAL;
 	va_start(ap, fmt);
 	vsnprintf(e->todo, sizeof e->todo, fmt, ap);
 	va_end(ap);
@@ -87,13 +87,15 @@ const char *ntr_err_advice(const struct ntr_err *e)
 		return "that filesystem is mounted read-only: use another one, or remount it";
 	case EMFILE:
 	case ENFILE:
-		return "raise the limit on open files (ulimit -n); ntr's daemon takes the new one after `ntr daemon stop`";
+		return "raise the limit on open files (ulimit -n); ntr's daemon takes the new one after `ntr "
+		       "daemon stop`";
 	case ENOMEM:
 		return "free some memory, then do it again";
 	case EFBIG:
-		return "raise the limit on the size of files (ulimit -f), or use a filesystem that takes larger ones";
-	case EIO:
-		return "check the disk (`dmesg` names it), then run `ntr fsck`";
+		return "raise the limit on the size of files (ulimit -f), or use a filesystem that takes "
+		       "larger ones";
+	case EIO: /* with a reason of its own it may be something else than a disk's */
+		return e->why[0] ? "" : "check the disk (`dmesg` names it), then run `ntr fsck`";
 	case EUCLEAN:
 		return "run `ntr fsck`, which says what is damaged";
 	default:

@@ -21,7 +21,8 @@ struct ntr_err {
 /* Begins an error: sets code and WHAT, clears WHY and TODO. Returns code. A NULL e is allowed in all calls.
  */
 int ntr_err_set(struct ntr_err *e, int code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* Sets WHY / WHAT TO DO of an error begun before. Both return its code (0 when e is NULL). */
+/* Sets WHY / WHAT TO DO of an error begun before. Both return its code, so that a function can end
+ * with them; where e is NULL, and the code with it not known, that is -EINVAL. */
 int ntr_err_why(struct ntr_err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int ntr_err_todo(struct ntr_err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -12,8 +12,8 @@ const char *ntr_fs_no_upper(unsigned long magic);
  * and for root of the first user namespace (not that of a rootless container). */
 bool ntr_fs_userxattr(void);
 
-/* What /sys/module/overlay/parameters/redirect_max should be at least: the longest path of a committed file or
- * directory that can still be renamed or linked into another directory. The kernel's own is 256. */
+/* What /sys/module/overlay/parameters/redirect_max should be at least: the longest path of a committed file
+ * or directory that can still be renamed or linked into another directory. The kernel's own is 256. */
 enum { NTR_REDIRECT_MAX = 4096 };
 
 #endif

@@ -200,7 +200,8 @@ static int check(struct check *c, const json_t *v)
 	int r = 0;
 
 	if (json_is_string(v) && strlen(json_string_value(v)) != json_string_length(v))
-		return bad(c, NULL, "a string with a NUL is no plain one"); /* texts of JSON would not keep it */
+		return bad(
+		        c, NULL, "a string with a NUL is no plain one"); /* texts of JSON would not keep it */
 	if (!json_is_array(v) && !json_is_object(v))
 		return 0;
 	if (++c->depth > DEPTH_MAX)

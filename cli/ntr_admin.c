@@ -63,6 +63,8 @@ static void daemon_print(const struct ntr_cmd *cmd, const json_t *reply)
 	        json_is_array(sessions) ? (long long)json_array_size(sessions)
 	                                : (long long)json_integer_value(sessions),
 	        ntr_json_str(reply, "transport", "-"));
+	if (ntr_json_str(reply, "warning", NULL))
+		printf("warning: %s\n", ntr_json_str(reply, "warning", NULL));
 	if (json_object_size(json_object_get(reply, "ops")))
 		puts("operations:");
 	print_ops(json_object_get(reply, "ops"));

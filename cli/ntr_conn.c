@@ -16,8 +16,8 @@ struct ntr_conn {
 	char *store;
 	char what[64]; /* WHAT of errors: the verb */
 	pid_t pid;
-	bool usage; /* the last error was the request's own fault */
-	bool said;  /* that the daemon is stopped */
+	bool usage;       /* the last error was the request's own fault */
+	bool said;        /* that the daemon is stopped */
 	unsigned limit_s; /* of the wait for a reply; 0: none */
 	int fds[NTR_WIRE_FDS];
 	size_t nfds;
@@ -30,13 +30,18 @@ static int conn_lost(struct ntr_conn *c, int code, struct ntr_err *e)
 		pid_t pid;
 		bool stopped = ntr_daemon_stopped(c->sock, &pid);
 
-		ntr_err_why(e, "the daemon (pid %d) %s", (int)pid, stopped ? "is stopped" : "does not answer");
+		ntr_err_why(
+		        e, "the daemon (pid %d) %s", (int)pid, stopped ? "is stopped" : "does not answer");
 		if (stopped)
-			ntr_err_todo(e, "let it go on with `kill -CONT %d`, or end it with `kill -KILL %d`: nothing "
-			                "that was written is lost", (int)pid, (int)pid);
+			ntr_err_todo(e,
+			        "let it go on with `kill -CONT %d`, or end it with `kill -KILL %d`: nothing "
+			        "that was written is lost",
+			        (int)pid, (int)pid);
 		else
-			ntr_err_todo(e, "see %s/ntrd.log and the disk; `kill -KILL %d` ends it, and nothing that was "
-			                "written is lost", c->store, (int)pid);
+			ntr_err_todo(e,
+			        "see %s/ntrd.log and the disk; `kill -KILL %d` ends it, and nothing that was "
+			        "written is lost",
+			        c->store, (int)pid);
 		return code;
 	}
 	if (code == -ENODATA || code == -ECONNRESET || code == -EPIPE) {
@@ -180,6 +185,7 @@ static int conn_hello(struct ntr_conn *c, struct ntr_err *e)
 	ntr_autojson json_t *req =
 	        json_pack("{s:s,s:i,s:s}", "op", "hello", "protocol", NTR_PROTOCOL, "version", NTR_VERSION);
 	ntr_autojson json_t *reply = NULL;
+	const char *warning;
 	bool final = false;
 	int r;
 
@@ -191,6 +197,9 @@ static int conn_hello(struct ntr_conn *c, struct ntr_err *e)
 	if (r)
 		return r;
 	c->pid = (pid_t)ntr_json_int(reply, "pid", 0);
+	warning = ntr_json_str(reply, "warning", NULL);
+	if (warning)
+		fprintf(stderr, "ntr: %s\n", warning);
 	if (ntr_json_int(reply, "protocol", 0) == NTR_PROTOCOL)
 		return 0;
 	ntr_err_set(e, -EPROTO, "%s", c->what);

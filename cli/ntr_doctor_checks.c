@@ -352,6 +352,43 @@ static void check_runtime_dir(const char *store, struct ntr_finding *f)
 		        dir && *dir ? "is no directory of yours" : "not set", geteuid());
 }
 
+/* Root's sessions raise it themselves where /sys can be written. */
+static void check_redirects(const char *store, struct ntr_finding *f)
+{
+	static const char path[] = "/sys/module/overlay/parameters/redirect_max";
+	ntr_autofree char *text = NULL;
+	size_t n = 0;
+	int max = -1;
+
+	(void)store;
+	f->name = "long renames";
+	if (!ntr_read_file(AT_FDCWD, path, 64, &text, &n))
+		max = atoi(text);
+	if (geteuid() || max < 0 || max >= NTR_REDIRECT_MAX || !access(path, W_OK)) {
+		found(f, true, "committed files are moved to other directories by rename(2) from any depth");
+		return;
+	}
+	found(f, false,
+	        "a committed file whose path has more than %d bytes cannot be moved to another directory "
+	        "(EXDEV)",
+	        max);
+	fix(f, "as root, outside of the container: echo %d > %s", NTR_REDIRECT_MAX, path);
+}
+
+static void check_limits(const char *store, struct ntr_finding *f)
+{
+	(void)store;
+	f->name = "POSIX limits";
+	found(f, true,
+	        "until the fold that follows a call: a committed hard link is broken by its first write; "
+	        "whoever mapped a "
+	        "committed file before another's first write to it sees the old pages; a committed file that "
+	        "was removed "
+	        "while open, or lost a name, shows the old link count; copy_file_range from one that was not "
+	        "changed is "
+	        "EXDEV; all of them: docs/posix.md");
+}
+
 static void check_rung(const char *store, struct ntr_finding *f)
 {
 	(void)store;
@@ -361,4 +398,4 @@ static void check_rung(const char *store, struct ntr_finding *f)
 
 ntr_check_fn *const ntr_checks[] = {check_kernel, check_programs, check_fuse_device, check_fusermount,
         check_overlay, check_userns, check_mounting, check_uring, check_libfuse, check_store, check_space,
-        check_runtime_dir, check_rung, NULL};
+        check_runtime_dir, check_redirects, check_limits, check_rung, NULL};

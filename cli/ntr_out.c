@@ -184,12 +184,12 @@ char *ntr_human_command(const json_t *row)
 	size_t i;
 
 	if (!json_is_array(argv)) {
-		const json_t *script = json_object_get(row, "script");
+		static const char *const keys[] = {"script", "code", "message", "path", "key"};
+		const json_t *v = NULL;
 
-		if (!script)
-			script = json_object_get(row, "code");
-		return script_line(
-		        script && !json_is_null(script) ? script : json_object_get(row, "message"));
+		for (i = 0; i < NTR_COUNT(keys) && (!v || json_is_null(v)); i++)
+			v = json_object_get(row, keys[i]);
+		return script_line(v);
 	}
 	json_array_foreach (argv, i, arg) {
 		ntr_autofree char *w = NULL;

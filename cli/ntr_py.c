@@ -91,8 +91,7 @@ static json_t *py_request(struct ntr_cmd *cmd, int *ret_status)
 	ntr_autojson json_t *req = json_pack("{s:s,s:o,s:b,s:b,s:b,s:b,s:b}", "op", "py", "session",
 	        ntr_arg(cmd->session), "no_commit", ntr_cmd_opt(cmd, NTR_OPT_NO_COMMIT) != NULL, "readonly",
 	        ntr_cmd_opt(cmd, NTR_OPT_READONLY) != NULL, "capture", (int)ntr_call_captures(cmd), "render",
-	        ntr_cmd_opt(cmd, NTR_OPT_RENDER) != NULL, "namespace",
-	        (int)cmd->json);
+	        ntr_cmd_opt(cmd, NTR_OPT_RENDER) != NULL, "namespace", (int)cmd->json);
 	int r;
 
 	*ret_status = 0;

@@ -141,8 +141,8 @@ static json_t *run_request(struct ntr_cmd *cmd, int *ret_status)
 {
 	ntr_autojson json_t *req = json_pack("{s:s,s:o,s:b,s:b,s:b,s:b}", "op", "run", "session",
 	        ntr_arg(cmd->session), "no_commit", ntr_cmd_opt(cmd, NTR_OPT_NO_COMMIT) != NULL, "rm",
-	        ntr_cmd_opt(cmd, NTR_OPT_RM) != NULL, "capture", (int)ntr_call_captures(cmd),
-	        "render", ntr_cmd_opt(cmd, NTR_OPT_RENDER) != NULL);
+	        ntr_cmd_opt(cmd, NTR_OPT_RM) != NULL, "capture", (int)ntr_call_captures(cmd), "render",
+	        ntr_cmd_opt(cmd, NTR_OPT_RENDER) != NULL);
 	int r;
 
 	*ret_status = 0;

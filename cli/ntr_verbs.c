@@ -45,8 +45,10 @@ static const struct argp_option tool_options[] = {
 };
 static const struct argp_option mcp_options[] = {
         {"tools", NTR_OPT_TOOLS, "auto|terminal|split", 0,
-                "which tools: terminal has Python inside the shell, split has run_python beside it; auto takes what "
-                "fits the other options", 0},
+                "which tools: terminal has Python inside the shell, split has run_python beside it; auto "
+                "takes what "
+                "fits the other options",
+                0},
         {"versions", NTR_OPT_VERSIONS, NULL, 0, "tools for history, diff, fork and rollback too", 0},
         {"module", NTR_OPT_MODULE, "MODULE", 0, "a module that Python code may count on, kept imported", 0},
         {"no-cache", NTR_OPT_NO_CACHE, NULL, 0, "no `cache` in Python code", 0},
@@ -173,12 +175,16 @@ const struct ntr_verb ntr_verbs[] = {
                 .group = NTR_GROUP_CALLS,
                 .args = "FILE [ARGUMENT...]\n-c CODE [ARGUMENT...]\n-",
                 .summary = "Run Python in a session; what it changes is one commit.",
-                .details = "Each call is a process of its own, forked from an interpreter that the session keeps "
-                           "warm: names do not survive it, files and `cache` do. FILE is a file of the session. "
-                           "The value of a last bare expression is printed. The exit status is as Python's: 1 "
-                           "after an exception, that of sys.exit; 124 after a timeout, 125 when ntr itself fails. "
-                           "With --json the streams are captured and part of the result.",
-                .examples = "  ntr py -c 'cache[\"n\"] = cache.get(\"n\", 0) + 1; cache[\"n\"]'\n  ntr py --input "
+                .details =
+                        "Each call is a process of its own, forked from an interpreter that the session "
+                        "keeps "
+                        "warm: names do not survive it, files and `cache` do. FILE is a file of the session. "
+                        "The value of a last bare expression is printed. The exit status is as Python's: 1 "
+                        "after an exception, that of sys.exit; 124 after a timeout, 125 when ntr itself "
+                        "fails. "
+                        "With --json the streams are captured and part of the result.",
+                .examples = "  ntr py -c 'cache[\"n\"] = cache.get(\"n\", 0) + 1; cache[\"n\"]'\n  ntr py "
+                            "--input "
                             "'rows=[1, 2, 3]' -c 'sum(rows)'\n  ntr py -s web tools/build.py --fast",
                 .options = py_options,
                 .max = SIZE_MAX,
@@ -192,10 +198,12 @@ const struct ntr_verb ntr_verbs[] = {
                 .group = NTR_GROUP_CALLS,
                 .args = "[NAME [JSON|-]]",
                 .summary = "Use one of the tools that agents get.",
-                .details = "Prints what an agent reads: terminal, run_python, file_write, file_edit, view_image, "
-                           "history, diff, fork, rollback. JSON holds the arguments; - reads them from stdin. "
-                           "Without NAME it lists the tools with what is said about them to a model. The exit "
-                           "status is 1 when the tool says that it failed.",
+                .details =
+                        "Prints what an agent reads: terminal, run_python, file_write, file_edit, "
+                        "view_image, "
+                        "history, diff, fork, rollback. JSON holds the arguments; - reads them from stdin. "
+                        "Without NAME it lists the tools with what is said about them to a model. The exit "
+                        "status is 1 when the tool says that it failed.",
                 .examples = "  ntr tool terminal '{\"command\": \"ls -la\"}'\n  ntr tool file_write "
                             "'{\"path\": \"a.txt\", \"content\": \"hello\"}'\n  ntr tool --json "
                             "view_image '{\"path\": \"plot.png\"}'",
@@ -392,11 +400,15 @@ const struct ntr_verb ntr_verbs[] = {
                 .group = NTR_GROUP_CALLS,
                 .args = "",
                 .summary = "Serve a session's tools to an agent over MCP (stdin and stdout).",
-                .details = "A server of the Model Context Protocol, to be started by the agent's program. Each call of "
-                           "a tool that changes something is one commit. Files are resources below workspace://, and "
-                           "workspace://-/tree lists them. A call that the client cancels is killed. With --versions "
+                .details = "A server of the Model Context Protocol, to be started by the agent's program. "
+                           "Each call of "
+                           "a tool that changes something is one commit. Files are resources below "
+                           "workspace://, and "
+                           "workspace://-/tree lists them. A call that the client cancels is killed. With "
+                           "--versions "
                            "every tool also takes the name of another session, as fork makes them.",
-                .examples = "  claude mcp add work -- ntr mcp -s work\n  ntr mcp -s web --versions --timeout 10m",
+                .examples =
+                        "  claude mcp add work -- ntr mcp -s work\n  ntr mcp -s web --versions --timeout 10m",
                 .options = mcp_options,
                 .run = ntr_mcp_main,
         },

@@ -37,7 +37,17 @@ struct daemon {
 	bool ticking, logging;
 };
 
-enum { OPT_STORE = 256, OPT_FOREGROUND, OPT_READY, OPT_IDLE, OPT_NO_URING, OPT_LOG, OPT_INIT, OPT_CACHE, OPT_TIMEOUT };
+enum {
+	OPT_STORE = 256,
+	OPT_FOREGROUND,
+	OPT_READY,
+	OPT_IDLE,
+	OPT_NO_URING,
+	OPT_LOG,
+	OPT_INIT,
+	OPT_CACHE,
+	OPT_TIMEOUT
+};
 
 static const struct argp_option option_table[] = {
         {"store", OPT_STORE, "PATH", 0, "the store (default: $NTR_STORE, else $XDG_DATA_HOME/ntr)", 0},
@@ -50,10 +60,12 @@ static const struct argp_option option_table[] = {
         {"log", OPT_LOG, "FILE", 0, "log to FILE (default: ntrd.log in the store)", 0},
         {"init", OPT_INIT, "PATH", 0, "the supervisor's program (default: ntr-init beside ntrd)", 0},
         {"cache", OPT_CACHE, "SIZE", 0,
-                "memory for cached parts of the store: bytes, or with K, M, G (default: $NTR_CACHE_SIZE, else 128M)",
+                "memory for cached parts of the store: bytes, or with K, M, G (default: $NTR_CACHE_SIZE, "
+                "else 128M)",
                 0},
         {"fuse-timeout", OPT_TIMEOUT, "SECONDS", 0,
-                "what a read of a commit's files may take before it fails (default: $NTR_FUSE_TIMEOUT, else 30)",
+                "what a read of a commit's files may take before it fails (default: $NTR_FUSE_TIMEOUT, else "
+                "30)",
                 0},
         {0},
 };

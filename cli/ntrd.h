@@ -155,8 +155,8 @@ struct ntrd_watcher;
 struct ntrd_watch {
 	int sock;
 	void (*signal)(void *user, int sig);
-	/* An answer of the client to an event; NULL: none is expected. It must not wait: other calls' signals come
-	 * from the same thread. */
+	/* An answer of the client to an event; NULL: none is expected. It must not wait: other calls' signals
+	 * come from the same thread. */
 	void (*answer)(void *user, const json_t *msg);
 	void *user;
 	const char *session, *inside; /* who waits for whom; inside may be NULL */

@@ -9,11 +9,24 @@
 #include <fcntl.h>
 #include <stdio.h>
 
+/* Lost commits, as the member "warning" of a reply. */
+static int reply_lost(struct ntrd_req *rq)
+{
+	const struct ntr_err *lost = ntr_store_lost(ntr_ctl_store(rq->ctl));
+	char line[2048];
+
+	if (!lost)
+		return 0;
+	ntr_err_format(lost, line, sizeof line);
+	return ntrd_reply_row(rq, json_pack("{s:o}", "warning", ntr_json_text(line, strlen(line))));
+}
+
 int ntrd_op_hello(struct ntrd_req *rq)
 {
 	const char *version = ntrd_arg_str(rq, "version", NTRD_OPTIONAL);
 	int64_t protocol = ntrd_arg_int(rq, "protocol", INT64_MIN, INT64_MAX, 0);
 	const char *store = ntrd_server_store(rq->srv);
+	int r;
 
 	if (!ntrd_arg_has(rq, "protocol"))
 		ntrd_arg_bad(rq, "the member 'protocol' is missing");
@@ -30,6 +43,8 @@ int ntrd_op_hello(struct ntrd_req *rq)
 		        (int)getpid());
 	}
 	*ntrd_conn_greeted(rq->conn) = true;
+	if (ntr_store_lost_untold(ntr_ctl_store(rq->ctl)) && (r = reply_lost(rq)))
+		return r;
 	return ntrd_reply_row(
 	        rq, json_pack("{s:i,s:s,s:i,s:o}", "protocol", NTRD_PROTOCOL, "version", NTR_VERSION, "pid",
 	                    (int)getpid(), "store", ntr_json_bytes(store, strlen(store))));
@@ -51,6 +66,8 @@ int ntrd_op_daemon_status(struct ntrd_req *rq)
 	const char *store = ntrd_server_store(rq->srv);
 	int r = ntrd_reply_row(rq, ntr_ctl_status(rq->ctl));
 
+	if (!r)
+		r = reply_lost(rq);
 	if (r)
 		return r;
 	return ntrd_reply_row(
@@ -95,10 +112,17 @@ static void stage(void *user, const char *name, uint64_t done, uint64_t total)
 int ntrd_op_fsck(struct ntrd_req *rq)
 {
 	struct ntr_fsck f = {.problem = problem, .progress = stage, .user = rq};
+	const struct ntr_err *lost = ntr_store_lost(ntr_ctl_store(rq->ctl));
 	int r = ntr_fsck_run(ntr_ctl_store(rq->ctl), &f, rq->e);
+	char line[2048];
 
 	if (r)
 		return r;
+	if (lost) {
+		ntr_err_format(lost, line, sizeof line);
+		problem(rq, line);
+		f.problems++;
+	}
 	return ntrd_reply_row(rq,
 	        json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I}", "sessions", (json_int_t)f.sessions, "commits",
 	                (json_int_t)f.commits, "nodes", (json_int_t)f.nodes, "items", (json_int_t)f.items,

@@ -69,7 +69,8 @@ int ntrd_call_read(struct ntrd_req *rq, struct ntr_call_spec *spec)
 	spec->capture = ntrd_arg_bool(rq, "capture");
 	spec->budget = (size_t)ntrd_arg_int(rq, "budget", 1, BUDGET_MAX, 0);
 	if (ntrd_arg_bool(rq, "render")) /* characters then */
-		spec->budget = 4 * NTR_MIN(spec->budget ? spec->budget : (size_t)NTR_TOOLS_BUDGET, (size_t)BUDGET_MAX / 4);
+		spec->budget = 4 * NTR_MIN(spec->budget ? spec->budget : (size_t)NTR_TOOLS_BUDGET,
+		                           (size_t)BUDGET_MAX / 4);
 	read_fds(rq, spec);
 	if (!spec->capture && (ntrd_arg_bool(rq, "stream") || ntrd_arg_bool(rq, "render")))
 		ntrd_arg_bad(rq, "the members 'stream' and 'render' need 'capture'");

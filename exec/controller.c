@@ -229,8 +229,7 @@ void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct nt
 
 static int mount_versions(struct ntr_ctl *c, int i, struct ntr_err *e)
 {
-	struct ntr_versions_options o = {
-	        .uring = c->o.uring != 0,
+	struct ntr_versions_options o = {.uring = c->o.uring != 0,
 	        .sched_idle = 1,
 	        .fuse_fd = -1,
 	        .plain = i == NTR_VMOUNT_PLAIN,
@@ -408,14 +407,41 @@ int ntr_sess_state(struct ntr_sess *s, const struct ntr_head *h, struct ntr_err 
 
 /* ---- opening and closing ---- */
 
+/* What `run --rm` forks: 16 random digits. One that is there at the start was left by a daemon that was
+ * killed. */
+static bool is_throwaway(const char *name)
+{
+	return !strncmp(name, "tmp-", 4) && strlen(name) == 20 && strspn(name + 4, "0123456789abcdef") == 16;
+}
+
+struct opening {
+	struct ntr_ctl *c;
+	uint64_t *gone; /* sessions to be removed */
+	size_t n;
+};
+
+static int note_gone(struct opening *o, uint64_t sid)
+{
+	uint64_t *v = reallocarray(o->gone, o->n + 1, sizeof *v);
+
+	if (!v)
+		return -ENOMEM;
+	o->gone = v;
+	v[o->n++] = sid;
+	return 0;
+}
+
 static int recover_one(void *user, const struct ntr_head *head)
 {
-	struct ntr_ctl *c = user;
+	struct opening *o = user;
+	struct ntr_ctl *c = o->c;
 	struct ntr_commit done = {0};
 	struct ntr_head h = *head;
 	struct ntr_err e = {0};
 	char line[2048];
 
+	if (is_throwaway(h.name))
+		return note_gone(o, h.sid);
 	if (!h.upper)
 		return 0;
 	ntr_upper_end_leftovers(c->store, h.sid, h.upper);
@@ -444,6 +470,16 @@ static int trash_orphan(void *user, uint64_t sid, uint64_t n)
 	ntr_memory_end(c->store, sid, n);
 	ntr_upper_trash(c->store, sid, n);
 	return 0;
+}
+
+static void recover_all(struct ntr_ctl *c)
+{
+	struct opening o = {.c = c};
+
+	ntr_session_each(c->store, recover_one, &o);
+	for (size_t i = 0; i < o.n; i++) /* their uppers are orphans then */
+		ntr_session_remove(c->store, o.gone[i], NULL);
+	free(o.gone);
 }
 
 /* The store is ours alone: whatever of ours is mounted there was a dead daemon's, or a dying one's. */
@@ -496,7 +532,8 @@ int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_
 		r = c->init_path ? name_mounts(c, e) : -ENOMEM;
 	}
 	if (!r) {
-		ntr_session_each(c->store, recover_one, c);
+		ntr_upper_unstock(c->store);
+		recover_all(c);
 		ntr_upper_each(c->store, trash_orphan, c);
 		c->sweeper_on = !pthread_create(&c->sweeper, NULL, sweeper, c);
 		ntr_ctl_sweep(c);

@@ -1,14 +1,15 @@
 /* The cache of a session: what calls have changed in it and no commit has yet, and its journal.
  *
  *     journal := STORE/upper/<sid>.<n>/cache, records one behind another
- *     record  := LE64 check | u8 op (1 set, 0 deleted) | LE16 key length | LE64 value length | key | value
- *     check   := XXH3-64 of the value (where there is one), seeded with that of the key, seeded with that of
- *                op and lengths
+ *     record  := LE64 check | u8 op (1 set, 0 deleted) | LE16 key length | LE64 value length | LE64 seq | key
+ * | value check   := XXH3-64 of the value (where there is one), seeded with that of the key, seeded with that
+ * of op, lengths and seq
  *
  * The journal lies beside the upper, so that whatever becomes of the upper (a commit, a rollback's fresh one,
  * trash, recovery after a crash) becomes of it too, without a write of its own. It is not synced: like an
- * upper it is there for a daemon that dies, not for a power cut. Replaying what is committed already changes
- * nothing. */
+ * upper it is there for a daemon that dies, not for a power cut. seq is the session's at the time: a record
+ * counts only as long as the session has made no step since, for the step was a commit that took the change
+ * in (or left it behind), and a power cut may bring back a journal that had been emptied. */
 #include "controller_cache.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 #include <xxhash.h>
 
-enum { HEAD = 8 + 1 + 2 + 8 };
+enum { HEAD = 8 + 1 + 2 + 8 + 8 };
 
 struct ntr_cache *ntr_cache_new(void)
 {
@@ -66,8 +67,9 @@ int ntr_cache_key_check(const char *key, size_t len, struct ntr_err *e)
 		return 0;
 	ntr_err_set(e, r, "use the cache key '%.*s'", (int)NTR_MIN(len, (size_t)80), key);
 	ntr_err_why(e, "%s", why);
-	return ntr_err_todo(
+	ntr_err_todo(
 	        e, "take 1 to %d bytes of UTF-8 without '/' that do not begin with '__'", NTR_CACHE_KEY_MAX);
+	return r;
 }
 
 /* ---- the journal */
@@ -94,13 +96,14 @@ static int journal_open(struct ntr_cache *k, struct ntr_sess *s, uint64_t n)
 	return 0;
 }
 
-static void head_fill(uint8_t h[HEAD], const char *key, const void *val, size_t len)
+static void head_fill(uint8_t h[HEAD], uint64_t seq, const char *key, const void *val, size_t len)
 {
 	uint64_t x;
 
 	h[8] = val != NULL;
 	ntr_put_le16(h + 9, (uint16_t)strlen(key));
 	ntr_put_le64(h + 11, val ? len : 0);
+	ntr_put_le64(h + 19, seq);
 	x = XXH3_64bits(h + 8, HEAD - 8);
 	x = XXH3_64bits_withSeed(key, strlen(key), x);
 	ntr_put_le64(h, val ? XXH3_64bits_withSeed(val, len, x) : x);
@@ -123,13 +126,13 @@ static int write_at(struct ntr_cache *k, const void *p, size_t n)
 }
 
 /* Behind a record that is cut short nothing would be read: it is taken away again. */
-static int journal_add(struct ntr_cache *k, const char *key, const void *val, size_t len)
+static int journal_add(struct ntr_cache *k, uint64_t seq, const char *key, const void *val, size_t len)
 {
 	uint8_t head[HEAD];
 	off_t end = k->end;
 	int r;
 
-	head_fill(head, key, val, len);
+	head_fill(head, seq, key, val, len);
 	r = write_at(k, head, sizeof head);
 	if (!r)
 		r = write_at(k, key, strlen(key));
@@ -141,14 +144,14 @@ static int journal_add(struct ntr_cache *k, const char *key, const void *val, si
 }
 
 /* A change of a live session is in its journal before it counts. */
-static int journal(struct ntr_sess *s, const char *key, const void *val, size_t len)
+static int journal(struct ntr_sess *s, uint64_t seq, const char *key, const void *val, size_t len)
 {
 	int r;
 
 	if (!s->live)
 		return 0;
 	r = journal_open(s->cache, s, s->live->upper.n);
-	return r ? r : journal_add(s->cache, key, val, len);
+	return r ? r : journal_add(s->cache, seq, key, val, len);
 }
 
 /* ---- the changes */
@@ -202,9 +205,10 @@ int ntr_cache_tree_has(const struct ntr_snap *snap, const char *key, const void 
 	return r ? r : val && n == len && !memcmp(old, val, len);
 }
 
-int ntr_cache_set_locked(struct ntr_sess *s, uint64_t root, const char *key, const void *val, size_t len)
+int ntr_cache_set_locked(
+        struct ntr_sess *s, const struct ntr_head *h, const char *key, const void *val, size_t len)
 {
-	struct ntr_snap snap = ntr_snap_root(s->ctl->store, root);
+	struct ntr_snap snap = ntr_snap_root(s->ctl->store, h->root);
 	struct ntr_cache_change *ch = find(s->cache, key);
 	ntr_autofree char *copy = NULL;
 	bool same;
@@ -220,7 +224,7 @@ int ntr_cache_set_locked(struct ntr_sess *s, uint64_t root, const char *key, con
 	if (val)
 		memcpy(copy, val, len);
 	same = r;
-	r = journal(s, key, val, len);
+	r = journal(s, h->seq, key, val, len);
 	if (!r && same && !ch->applied)
 		change_free(s->cache, ch);
 	else if (!r) /* also what undoes a change that a commit is just taking */
@@ -228,9 +232,9 @@ int ntr_cache_set_locked(struct ntr_sess *s, uint64_t root, const char *key, con
 	return r;
 }
 
-int ntr_cache_get_locked(struct ntr_sess *s, uint64_t root, const char *key, struct ntr_buf *ret)
+int ntr_cache_get_locked(struct ntr_sess *s, const struct ntr_head *h, const char *key, struct ntr_buf *ret)
 {
-	struct ntr_snap snap = ntr_snap_root(s->ctl->store, root);
+	struct ntr_snap snap = ntr_snap_root(s->ctl->store, h->root);
 	const struct ntr_cache_change *ch = find(s->cache, key);
 	ntr_autofree uint8_t *val = NULL;
 	size_t n;
@@ -242,15 +246,15 @@ int ntr_cache_get_locked(struct ntr_sess *s, uint64_t root, const char *key, str
 	return r ? r : ntr_buf_add(ret, val, n);
 }
 
-int ntr_cache_del_locked(struct ntr_sess *s, uint64_t root, const char *key)
+int ntr_cache_del_locked(struct ntr_sess *s, const struct ntr_head *h, const char *key)
 {
-	struct ntr_snap snap = ntr_snap_root(s->ctl->store, root);
+	struct ntr_snap snap = ntr_snap_root(s->ctl->store, h->root);
 	const struct ntr_cache_change *ch = find(s->cache, key);
 	int r = ch ? !ch->val : ntr_cache_tree_has(&snap, key, NULL, 0);
 
 	if (r)
 		return r > 0 ? -ENOENT : r;
-	return ntr_cache_set_locked(s, root, key, NULL, 0);
+	return ntr_cache_set_locked(s, h, key, NULL, 0);
 }
 
 static int add_key(void *user, const char *key)
@@ -309,7 +313,7 @@ int ntr_cache_get(struct ntr_sess *s, const struct ntr_head *h, const char *key,
 	int r;
 
 	pthread_mutex_lock(&s->cache->m);
-	r = ntr_cache_get_locked(s, h->root, key, ret);
+	r = ntr_cache_get_locked(s, h, key, ret);
 	pthread_mutex_unlock(&s->cache->m);
 	return r;
 }
@@ -323,7 +327,7 @@ int ntr_cache_set(struct ntr_sess *s, const struct ntr_head *h, const char *key,
 	if (r)
 		return r;
 	pthread_mutex_lock(&s->cache->m);
-	r = ntr_cache_set_locked(s, h->root, key, val, len);
+	r = ntr_cache_set_locked(s, h, key, val, len);
 	pthread_mutex_unlock(&s->cache->m);
 	return r;
 }
@@ -335,7 +339,7 @@ int ntr_cache_del(struct ntr_sess *s, const struct ntr_head *h, const char *key)
 	if (r)
 		return r;
 	pthread_mutex_lock(&s->cache->m);
-	r = ntr_cache_del_locked(s, h->root, key);
+	r = ntr_cache_del_locked(s, h, key);
 	pthread_mutex_unlock(&s->cache->m);
 	return r;
 }
@@ -394,6 +398,7 @@ void ntr_cache_kept(struct ntr_sess *s)
 {
 	struct ntr_cache *k = s->cache;
 	struct ntr_cache_change *ch, *next;
+	struct ntr_head h;
 
 	pthread_mutex_lock(&k->m);
 	HASH_ITER (hh, k->changes, ch, next)
@@ -401,8 +406,9 @@ void ntr_cache_kept(struct ntr_sess *s)
 			change_free(k, ch);
 	if (k->fd >= 0 && !ftruncate(k->fd, 0))
 		k->end = 0;
-	HASH_ITER (hh, k->changes, ch, next)
-		journal(s, ch->key, ch->val, ch->len);
+	if (k->changes && !ntr_session_by_id(s->ctl->store, s->sid, &h, NULL))
+		HASH_ITER (hh, k->changes, ch, next)
+			journal(s, h.seq, ch->key, ch->val, ch->len);
 	pthread_mutex_unlock(&k->m);
 }
 
@@ -416,7 +422,7 @@ void ntr_cache_drop(struct ntr_sess *s)
 }
 
 /* One record into k. 1, 0 at the end or at a record that was cut short, or negative errno. */
-static int replay_one(int fd, struct ntr_cache *k)
+static int replay_one(int fd, uint64_t seq, struct ntr_cache *k)
 {
 	ntr_autofree char *val = NULL;
 	uint8_t head[HEAD], want[HEAD];
@@ -435,25 +441,27 @@ static int replay_one(int fd, struct ntr_cache *k)
 		return -ENOMEM;
 	if (val && ntr_read_exact(fd, val, len))
 		return 0;
-	head_fill(want, key, val, len);
+	head_fill(want, ntr_get_le64(head + 19), key, val, len);
 	if (memcmp(head, want, HEAD) != 0 || ntr_cacheitem_key_check(key, n, NULL))
 		return 0;
+	if (ntr_get_le64(head + 19) != seq)
+		return 1;
 	return change_put(k, key, ntr_steal_ptr(val), len) ? -ENOMEM : 1;
 }
 
-int ntr_cache_replay(struct ntr_store *st, uint64_t sid, uint64_t n, struct ntr_txn *t)
+int ntr_cache_replay(struct ntr_store *st, const struct ntr_head *h, struct ntr_txn *t)
 {
 	struct ntr_cache k = {.fd = -1};
 	ntr_autoclose int fd = -1;
 	char path[96];
 	int r;
 
-	journal_path(sid, n, path);
+	journal_path(h->sid, h->upper, path);
 	fd = openat(ntr_store_dirfd(st), path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	do
-		r = replay_one(fd, &k);
+		r = replay_one(fd, h->seq, &k);
 	while (r > 0);
 	if (!r)
 		r = apply(&k, t);

@@ -22,11 +22,12 @@ struct ntr_cache {
 
 /* Whether the tree holds just that. val NULL: no such key. 1, 0 or negative errno. */
 int ntr_cache_tree_has(const struct ntr_snap *snap, const char *key, const void *val, size_t len);
-/* root: the head's tree. val NULL: deletes, though there may be nothing to delete. */
-int ntr_cache_set_locked(struct ntr_sess *s, uint64_t root, const char *key, const void *val, size_t len);
+/* h: the head. val NULL: deletes, though there may be nothing to delete. */
+int ntr_cache_set_locked(
+        struct ntr_sess *s, const struct ntr_head *h, const char *key, const void *val, size_t len);
 /* 0, -ENOENT: not there, or deleted. */
-int ntr_cache_get_locked(struct ntr_sess *s, uint64_t root, const char *key, struct ntr_buf *ret);
-int ntr_cache_del_locked(struct ntr_sess *s, uint64_t root, const char *key);
+int ntr_cache_get_locked(struct ntr_sess *s, const struct ntr_head *h, const char *key, struct ntr_buf *ret);
+int ntr_cache_del_locked(struct ntr_sess *s, const struct ntr_head *h, const char *key);
 /* k NULL: only what the tree holds. */
 int ntr_cache_keys_locked(struct ntr_cache *k, const struct ntr_snap *snap, json_t **ret);
 

@@ -15,7 +15,8 @@ static int no_key(struct ntr_err *e, int r, const char *session, const char *key
 		return ntr_err_default(e, r, "use the cache of session %s", session);
 	ntr_err_set(e, r, "find '%s' in the cache of session %s", key, session);
 	ntr_err_why(e, "there is no such key");
-	return ntr_err_todo(e, "`ntr cache ls -s %s` lists those there are", session);
+	ntr_err_todo(e, "`ntr cache ls -s %s` lists those there are", session);
+	return r;
 }
 
 /* The cache as it is now: a commit that goes on meanwhile is seen whole or not at all. */
@@ -84,7 +85,7 @@ int ntr_ctl_cache_get(struct ntr_ctl *c, const char *session, const char *rev, c
 		r = with_head(c, session, &s, &h, e);
 	if (r)
 		return r;
-	r = ntr_cache_get_locked(s, h.root, key, ret);
+	r = ntr_cache_get_locked(s, &h, key, ret);
 	pthread_mutex_unlock(&s->cache->m);
 	return r ? no_key(e, r, session, key) : 0;
 }
@@ -109,9 +110,10 @@ int ntr_ctl_cache_keys(
 	return r ? ntr_err_default(e, r, "list the cache of session %s", session) : 0;
 }
 
-static int change_locked(struct ntr_sess *s, uint64_t root, const char *key, const void *val, size_t len)
+static int change_locked(
+        struct ntr_sess *s, const struct ntr_head *h, const char *key, const void *val, size_t len)
 {
-	return val ? ntr_cache_set_locked(s, root, key, val, len) : ntr_cache_del_locked(s, root, key);
+	return val ? ntr_cache_set_locked(s, h, key, val, len) : ntr_cache_del_locked(s, h, key);
 }
 
 /* Joins the call that runs. -EAGAIN: none does. */
@@ -125,7 +127,7 @@ static int join_call(struct ntr_sess *s, const char *key, const void *val, size_
 		pthread_mutex_lock(&s->cache->m);
 		r = ntr_session_by_id(s->ctl->store, s->sid, &h, NULL);
 		if (!r)
-			r = change_locked(s, h.root, key, val, len);
+			r = change_locked(s, &h, key, val, len);
 		pthread_mutex_unlock(&s->cache->m);
 	}
 	pthread_mutex_unlock(&s->call_m);
@@ -161,7 +163,7 @@ static int commit_live(struct ntr_sess *s, struct ntr_head *h, const char *key, 
 	int r;
 
 	pthread_mutex_lock(&s->cache->m);
-	r = change_locked(s, h->root, key, val, len);
+	r = change_locked(s, h, key, val, len);
 	pthread_mutex_unlock(&s->cache->m);
 	if (r || !ntr_cache_dirty(s))
 		return r;

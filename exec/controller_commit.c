@@ -220,9 +220,13 @@ int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool,
 		ntr_memo_free(memo);
 		return ntr_err_set(e, r, "recover the work of session %s", h->name);
 	}
-	r = ntr_absorb_run(memo, txn, h->base_root, true, &res, e);
+	/* After a power failure upper may hold less than what was committed from it. */
+	if (ntr_head_of_other_boot(h))
+		r = ntr_absorb_newer(memo, txn, h, &res, e);
+	else
+		r = ntr_absorb_run(memo, txn, h->base_root, true, &res, e);
 	if (!r)
-		r = ntr_cache_replay(c->store, h->sid, n, txn);
+		r = ntr_cache_replay(c->store, h, txn);
 	if (r)
 		ntr_txn_abort(txn);
 	else

@@ -39,7 +39,7 @@ struct ntr_sess {
 	struct ntr_bind *binds;
 	int mem_fd;     /* an upper in memory whose supervisor is gone, until it is absorbed; -1: none … */
 	uint64_t mem_n; /* … and its number */
-	unsigned view; /* ctl's `mounted` when live was made: another one, and its lower is gone */
+	unsigned view;  /* ctl's `mounted` when live was made: another one, and its lower is gone */
 	bool fold_due;
 	uint64_t fold_retry_ns;
 	struct ntr_cache *cache; /* what no commit has of the cache; has a lock of its own */
@@ -133,8 +133,7 @@ int ntr_cache_key_check(const char *key, size_t len, struct ntr_err *e);
 int ntr_cache_get(struct ntr_sess *s, const struct ntr_head *h, const char *key, struct ntr_buf *ret);
 /* Setting what a key holds already is no change. -EINVAL: a bad key; -E2BIG: a value above
  * NTR_CACHE_VALUE_MAX. */
-int ntr_cache_set(
-        struct ntr_sess *s, const struct ntr_head *h, const char *key, const void *val, size_t len);
+int ntr_cache_set(struct ntr_sess *s, const struct ntr_head *h, const char *key, const void *val, size_t len);
 int ntr_cache_del(struct ntr_sess *s, const struct ntr_head *h, const char *key); /* 0, -ENOENT */
 int ntr_cache_keys(struct ntr_sess *s, const struct ntr_head *h, json_t **ret);   /* sorted strings */
 bool ntr_cache_dirty(const struct ntr_sess *s);
@@ -144,8 +143,8 @@ int ntr_cache_apply(struct ntr_sess *s, struct ntr_txn *t);
 void ntr_cache_kept(struct ntr_sess *s);
 /* Drops all changes (discard, rollback). */
 void ntr_cache_drop(struct ntr_sess *s);
-/* Puts what the journal of upper n of a session holds into t: after a daemon's death. */
-int ntr_cache_replay(struct ntr_store *st, uint64_t sid, uint64_t n, struct ntr_txn *t);
+/* Puts what the journal beside h's upper holds into t: after a daemon's death. */
+int ntr_cache_replay(struct ntr_store *st, const struct ntr_head *h, struct ntr_txn *t);
 
 /* controller.c: sessions, locks */
 int ntr_ctl_sess(struct ntr_ctl *c, uint64_t sid, struct ntr_sess **ret);

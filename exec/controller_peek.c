@@ -39,8 +39,7 @@ int ntr_file_explain(struct ntr_file_result *ret, int r, const char *path, const
 		return ntr_file_tell(ret, ntr_sprintf("%s is no regular file", path));
 	case EACCES:
 	case EPERM:
-		return ntr_file_tell(
-		        ret, ntr_sprintf("%s: permission denied (see `ls -l`)", path));
+		return ntr_file_tell(ret, ntr_sprintf("%s: permission denied (see `ls -l`)", path));
 	case ELOOP:
 	case ENAMETOOLONG:
 	case ENOSPC:

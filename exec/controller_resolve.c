@@ -53,7 +53,8 @@ static int unknown(struct ntr_err *e, const char *rev)
 {
 	ntr_err_set(e, -ENOENT, "find '%s'", rev);
 	ntr_err_why(e, "no session and no commit has that name");
-	return ntr_err_todo(e, "see sessions with `ntr sessions`, commits with `ntr log -s SESSION`");
+	ntr_err_todo(e, "see sessions with `ntr sessions`, commits with `ntr log -s SESSION`");
+	return -ENOENT;
 }
 
 static int head_commit(

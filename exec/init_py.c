@@ -12,7 +12,7 @@
 
 /* How long the zygote may take to tell of the end of a process that it forked. */
 #define OWED_NS 1000000000u
-enum { TRIES = 3 };
+enum { TRIES = 3, END_MS = 200 };
 
 void ntr_initpy_call_free(struct ntr_initpycall *p)
 {
@@ -79,6 +79,24 @@ static int send_fork(const struct ntr_initpy *z, const struct ntr_initcall *c)
 	return 0;
 }
 
+/* The other end is closed already: it is ending. Why? */
+static void await_end(struct ntr_init *in, struct ntr_initpy *z, struct ntr_err *e)
+{
+	int status = 0;
+	pid_t pid = 0;
+
+	for (int i = 0; i < END_MS && !pid; i++) {
+		pid = waitpid(z->pid, &status, WNOHANG);
+		if (!pid)
+			usleep(1000);
+	}
+	ntr_initpy_reason(z, status, e);
+	if (pid)
+		ntr_initpy_lost(in, z);
+	else
+		ntr_initpy_kill(in, z);
+}
+
 /* Asks the right zygote, starting it where needed. A second try is made with a fresh one only where the first
  * surely never forked. */
 static void ask(struct ntr_init *in, struct ntr_initcall *c)
@@ -95,6 +113,12 @@ static void ask(struct ntr_init *in, struct ntr_initcall *c)
 		r = send_fork(z, c);
 		if (!r)
 			return;
+		if (!z->ready) {
+			await_end(in, z, &e);
+			if (!ntr_initpy_fall_back(c->py))
+				break;
+			e = (struct ntr_err){0};
+		}
 		ntr_initpy_kill(in, z);
 	}
 	ntr_err_default(&e, r ? r : -ECHILD, "start a Python call");

@@ -67,13 +67,16 @@ static void close_others(int a, int b)
 	close_range(hi + 1, UINT32_MAX, 0);
 }
 
-static void __attribute__((noreturn)) be_helper(const struct ntr_init *in, const struct ntr_renamer *rn)
+static void __attribute__((noreturn))
+be_helper(const struct ntr_init *in, const struct ntr_renamer *rn, pid_t parent)
 {
 	struct ntr_rename_helper h = {
 	        .notify = rn->notify, .ctl = rn->its_ctl, .wsroot = in->wsroot, .shared = rn->shared};
 	sigset_t none;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent) /* it was quicker */
+		_exit(1);
 	prctl(PR_SET_NAME, "ntr-rename");
 	/* Nothing else: ntrd must see its socket close when ntr-init dies, and whatever is of the view would
 	 * keep it from being folded. */
@@ -86,13 +89,13 @@ static void __attribute__((noreturn)) be_helper(const struct ntr_init *in, const
 static int start_helper(struct ntr_init *in)
 {
 	struct ntr_renamer *rn = in->renamer;
-	pid_t pid;
+	pid_t pid, self = getpid();
 
 	atomic_store(&rn->shared->state, NTR_ANSWER_IDLE);
 	atomic_store(&rn->shared->id, 0);
 	pid = fork();
 	if (!pid)
-		be_helper(in, rn);
+		be_helper(in, rn, self);
 	if (pid < 0)
 		return -errno;
 	rn->helper = pid;
@@ -274,10 +277,10 @@ static void tell(struct mover *m, char what, const int *fds, size_t nfds)
 	sendmsg(m->sock, &mh, MSG_NOSIGNAL | MSG_DONTWAIT); /* a dead one is found by its socket's end */
 }
 
-/* Not while the session is stopped for something else. */
+/* Not while the session is stopped for something else, and after what waited for the last one. */
 static void give_turn(struct ntr_init *in)
 {
-	if (holder(in) || in->held)
+	if (holder(in) || in->held || in->renamer->parked)
 		return;
 	for (struct mover *m = in->renamer->movers; m; m = m->next)
 		if (m->state == MOVER_WANTS) {

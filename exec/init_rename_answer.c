@@ -114,13 +114,15 @@ static bool better_copied(const struct ntr_rename_helper *h, const struct ntr_re
 /* ---- a mover ---- */
 
 static void __attribute__((noreturn))
-be_mover(const struct ntr_rename_helper *h, const struct ntr_rename_call *c, bool sure)
+be_mover(const struct ntr_rename_helper *h, const struct ntr_rename_call *c, bool sure, pid_t parent)
 {
 	struct rlimit rl;
 	bool go_on = false;
 	int r;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
 	prctl(PR_SET_NAME, "ntr-rename");
 	if (!getrlimit(RLIMIT_NOFILE, &rl)) {
 		rl.rlim_cur = rl.rlim_max;
@@ -133,10 +135,10 @@ be_mover(const struct ntr_rename_helper *h, const struct ntr_rename_call *c, boo
 
 static void start_mover(const struct ntr_rename_helper *h, const struct ntr_rename_call *c, bool sure)
 {
-	pid_t pid = fork();
+	pid_t self = getpid(), pid = fork();
 
 	if (!pid)
-		be_mover(h, c, sure);
+		be_mover(h, c, sure, self);
 	if (pid < 0) /* then as without us */
 		ntr_rename_reply(h->notify, c->id, 0, true);
 }

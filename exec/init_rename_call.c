@@ -174,7 +174,7 @@ static int use_groups(const gid_t *v, int n)
 	ntr_autofree gid_t *now = malloc(GROUPS_MAX * sizeof *now);
 	int have = now ? getgroups(GROUPS_MAX, now) : -1;
 
-	if (have == n && !memcmp(now, v, (size_t)n * sizeof *now))
+	if (have == n && (!n || !memcmp(now, v, (size_t)n * sizeof *now)))
 		return 0;
 	return setgroups((size_t)n, v) ? -errno : 0;
 }
@@ -333,23 +333,40 @@ static void move_done(struct ntr_rename_move *m)
 		ntr_closep(&m->layers[i]);
 }
 
-/* With the view to ourselves; what the caller may do is asked again. */
-static int move_alone(const struct ntr_rename_helper *h, const struct ntr_rename_call *c, int sock)
+/* Once more, from the directories that are open by now: a path may lead through a FUSE mount whose server is
+ * stopped as well. */
+static int again_as_caller(const struct ntr_rename_call *c, const struct ntr_rename_move *m)
 {
-	ntr_auto(move_done) struct ntr_rename_move m = {
-	        .h = h, .id = c->id, .flags = c->flags, .from.dir = -1, .to.dir = -1, .layers = {-1, -1, -1}};
-	int r = ask(sock, 'F', m.layers, NTR_RENAME_FDS);
+	ntr_auto(identity_done) struct identity him = {0}, own = {0};
+	int r = identity_of(c->pid, &him);
+
+	if (!r)
+		r = identity_of(getpid(), &own);
+	if (r)
+		return r;
+	r = become(&him);
+	r = r ? -EPERM : ntr_rename_plain(m->from.dir, m->from.name, m->to.dir, m->to.name, m->flags);
+	if (become_ourselves(&own))
+		return -EXDEV;
+	return r == -EXDEV ? 1 : r;
+}
+
+/* With the view to ourselves; what the caller may do is asked again. */
+static int move_alone(const struct ntr_rename_call *c, int sock, struct ntr_rename_move *m)
+{
+	int r = ask(sock, 'F', m->layers, NTR_RENAME_FDS);
 
 	if (r)
 		return -EXDEV;
-	r = as_caller(h, c, &m);
-	return r == 1 ? ntr_rename_move(&m) : r;
+	r = again_as_caller(c, m);
+	return r == 1 ? ntr_rename_move(m) : r;
 }
 
 int ntr_rename_serve_call(
         const struct ntr_rename_helper *h, const struct ntr_rename_call *c, bool sure, bool *ret_go_on)
 {
-	ntr_auto(move_done) struct ntr_rename_move m = {.from.dir = -1, .to.dir = -1, .layers = {-1, -1, -1}};
+	ntr_auto(move_done) struct ntr_rename_move m = {
+	        .h = h, .id = c->id, .flags = c->flags, .from.dir = -1, .to.dir = -1, .layers = {-1, -1, -1}};
 	int sock, r;
 
 	*ret_go_on = false;
@@ -365,5 +382,5 @@ int ntr_rename_serve_call(
 	if (!ntr_rename_waits(h->notify, c->id))
 		return -EINTR;
 	r = as_caller(h, c, &m);
-	return r == 1 ? move_alone(h, c, sock) : r;
+	return r == 1 ? move_alone(c, sock, &m) : r;
 }

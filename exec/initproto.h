@@ -17,6 +17,9 @@
  * 128+signal); state: of a script's bash at its end; background: processes of the session still alive. A
  * command that cannot be executed: the reason is printed on the call's stderr, code 126 or 127. A cwd that is
  * gone: the call starts in wsroot, and "cwd_gone":true.
+ *   {"op":"py","python":P?,"path":PATH,"preload":[M…]?,"readonly":bool}     fds stdin stdout stderr channel
+ *       forks a process of the session's warm interpreter (init_py.h), which learns the rest through the
+ * channel; answers as to call, state null. An interpreter that cannot start is an error.
  *   {"op":"signal","call":N,"sig":N}        to the process group of the call with that req. Answer
  * {"req","ok":bool}
  *   {"op":"kill","call":N|0,"grace_ms":N}   SIGTERM, after grace SIGKILL (grace 0: at once) to the whole tree

@@ -106,6 +106,17 @@ void ntr_upper_stock(struct ntr_store *s)
 	}
 }
 
+void ntr_upper_unstock(struct ntr_store *s)
+{
+	char spare[32], trash[32];
+
+	for (int i = 0; i < SPARES; i++) {
+		snprintf(spare, sizeof spare, "upper/spare.%d", i);
+		snprintf(trash, sizeof trash, "upper/trash.old.%d", i);
+		renameat2(ntr_store_dirfd(s), spare, ntr_store_dirfd(s), trash, RENAME_NOREPLACE);
+	}
+}
+
 static int take_pair(int store, const char *name)
 {
 	char spare[32];

@@ -42,6 +42,8 @@ int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n);
 void ntr_upper_sweep(struct ntr_store *s);
 /* Makes directories ready for ntr_upper_make to take (spare.*). For the sweeper thread. */
 void ntr_upper_stock(struct ntr_store *s);
+/* What an earlier daemon had ready goes: after a power failure it may not be what it was. */
+void ntr_upper_unstock(struct ntr_store *s);
 /* Every <sid>.<n> directory that is no trash; fn's nonzero return stops. */
 int ntr_upper_each(struct ntr_store *s, int (*fn)(void *user, uint64_t sid, uint64_t n), void *user);
 /* Ends the supervisor recorded for an upper, and every process in its mount namespace; returns when none is

@@ -37,6 +37,10 @@ stage() {
 	mkdir -p "$stage_dir/bin"
 	cp "$top/build/$1/cli/ntr" "$top/build/$1/cli/ntrd" "$top/build/$1/exec/ntr-init" "$top/build/$1/exec/ntr-pass" \
 		"$stage_dir/bin/"
+	local helper
+	for helper in ntr-powercut.so ntr-powercut-check ntr-powercut-disk; do
+		[ ! -f "$top/build/$1/tests/$helper" ] || cp "$top/build/$1/tests/$helper" "$stage_dir/bin/"
+	done
 	if git -C "$top" rev-parse --git-dir >/dev/null 2>&1; then
 		git -C "$top" ls-files -z | tar -C "$top" --null -T - -cf - | tar -C "$stage_dir" -xf -
 	else

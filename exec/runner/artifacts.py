@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 from .values import short_repr, type_name
 
@@ -15,7 +15,7 @@ BYTES_MAX = 8_000_000
 ROWS_MAX = 200
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}\Z")
 
-Listing = Dict[str, Tuple[int, int, int]]
+Listing = dict[str, tuple[int, int, int]]
 
 
 class Unfit(Exception):
@@ -122,7 +122,7 @@ def _is_a(obj: Any, module: str, name: str) -> bool:
     return isinstance(kind, type) and isinstance(obj, kind)
 
 
-def _make(value: Any) -> Tuple[str, bytes]:
+def _make(value: Any) -> tuple[str, bytes]:
     """The suffix and the content of a value's file."""
     if _is_a(value, "plotly.basedatatypes", "BaseFigure"):
         return "plotly.json", value.to_json().encode("utf-8")
@@ -159,9 +159,9 @@ class Artifacts:
         self.root = root
         self.folder = os.path.join(root, "ui")
         self.before = before
-        self.made: List[Dict[str, str]] = []
-        self.own: List[str] = []  # paths below ui/ that were written here
-        self.notes: List[str] = []
+        self.made: list[dict[str, str]] = []
+        self.own: list[str] = []  # paths below ui/ that were written here
+        self.notes: list[str] = []
 
     def collect(self, ui: Any) -> None:
         if ui is not None:
@@ -245,7 +245,7 @@ class Artifacts:
                 continue
             self.made.append({"name": rel, "path": path})
 
-    def lines(self) -> List[str]:
+    def lines(self) -> list[str]:
         lines = []
         if self.made:
             pairs = ", ".join("%s -> %s" % (a["name"], a["path"]) for a in self.made)

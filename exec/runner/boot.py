@@ -5,7 +5,6 @@ import sys
 if sys.version_info < (3, 9):
     sys.exit("Python 3.9 or newer is needed, this is %d.%d" % sys.version_info[:2])
 
-import os
 import types
 
 

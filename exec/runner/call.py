@@ -1,8 +1,8 @@
 """One call: a fresh __main__ runs the code; what came of it goes over the channel; then the process ends."""
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import atexit
 import builtins
@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import types
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 from . import artifacts, gate, show, state, trace
 from .channel import Channel, ChannelError, FrameTooLarge
@@ -57,9 +57,7 @@ def _limit_memory(megabytes: Optional[int]) -> None:
     if hard != resource.RLIM_INFINITY:
         soft = min(soft, hard)
     spare = soft + (64 << 20)
-    resource.setrlimit(
-        resource.RLIMIT_AS, (soft, spare if hard == resource.RLIM_INFINITY else min(spare, hard))
-    )
+    resource.setrlimit(resource.RLIMIT_AS, (soft, spare if hard == resource.RLIM_INFINITY else min(spare, hard)))
 
 
 def _give_spare_memory(megabytes: Optional[int]) -> None:
@@ -71,7 +69,7 @@ def _give_spare_memory(megabytes: Optional[int]) -> None:
 
 
 class Call:
-    def __init__(self, channel: Channel, spec: Dict[str, Any], notes: List[str]) -> None:
+    def __init__(self, channel: Channel, spec: dict[str, Any], notes: list[str]) -> None:
         self.channel = channel
         self.spec = spec
         self.pid = os.getpid()
@@ -79,11 +77,11 @@ class Call:
         self.budget: int = int(spec.get("budget") or 0)
         self.memory_mb: Optional[int] = spec.get("memory_mb")
         self.notes = list(notes)
-        self.hints: List[str] = []
-        self.echoed: List[str] = []
+        self.hints: list[str] = []
+        self.echoed: list[str] = []
         self.error: Optional[str] = None
         self.cwd_gone = False
-        self.mechanisms: List[str] = []
+        self.mechanisms: list[str] = []
 
     # ---- before
 
@@ -152,7 +150,7 @@ class Call:
             numpy_random.seed()
 
     @staticmethod
-    def _user_site() -> List[str]:
+    def _user_site() -> list[str]:
         """The packages of `pip install --user`, which the shell's python sees too."""
         home = os.environ.get("HOME")
         if sys.prefix != sys.base_prefix or not home or os.environ.get("PYTHONNOUSERSITE"):
@@ -161,7 +159,7 @@ class Call:
         path = os.path.join(os.environ.get("PYTHONUSERBASE", home + "/.local"), "lib", version, "site-packages")
         return [path] if os.path.isdir(path) and path not in sys.path else []
 
-    def _source(self) -> Tuple[str, str]:
+    def _source(self) -> tuple[str, str]:
         argv = [os.fsdecode(_bytes(a)) for a in self.spec.get("argv") or []]
         file = self.spec.get("file")
         if file is None:
@@ -218,10 +216,10 @@ class Call:
         return 0
 
     def _execute(self) -> None:
-        tree = compile(self.code, self.filename, "exec", ast.PyCF_ONLY_AST, True)
+        tree: Any = compile(self.code, self.filename, "exec", ast.PyCF_ONLY_AST, True)
         echo = self.spec.get("echo", "last")
         flags = 0
-        pending: List[ast.stmt] = []
+        pending: list[ast.stmt] = []
         last = len(tree.body) - 1
         for i, stmt in enumerate(tree.body):
             shown = isinstance(stmt, ast.Expr) and (echo == "all" or (echo == "last" and i == last))
@@ -238,7 +236,7 @@ class Call:
                 del value
         self._statements(pending, flags)
 
-    def _statements(self, body: List[ast.stmt], flags: int) -> int:
+    def _statements(self, body: list[ast.stmt], flags: int) -> int:
         if not body:
             return 0
         code = compile(ast.Module(body, []), self.filename, "exec", flags, True)
@@ -295,7 +293,7 @@ class Call:
         self._send(result)
         self.status = result["status"]
 
-    def _ui(self) -> List[Dict[str, str]]:
+    def _ui(self) -> list[dict[str, str]]:
         ui = self.namespace.get("ui")
         given = self.given.get("ui", self)
         if self.spec.get("readonly") or not self.spec.get("ui", True):
@@ -308,9 +306,9 @@ class Call:
         self.notes += made.lines()
         return made.made
 
-    def _namespace(self) -> Dict[str, Json]:
+    def _namespace(self) -> dict[str, Json]:
         """Top-level names with plain data."""
-        kept: Dict[str, Json] = {}
+        kept: dict[str, Json] = {}
         room, parts = NAMESPACE_BYTES, NAMESPACE_PARTS
         for name, value in list(self.namespace.items()):
             if type(name) is not str or name.startswith("_") or self.given.get(name, self) is value:
@@ -350,7 +348,7 @@ class Call:
 
             return {"base64": base64.b64encode(path).decode("ascii")}
 
-    def _send(self, result: Dict[str, Any]) -> None:
+    def _send(self, result: dict[str, Any]) -> None:
         try:
             try:
                 self.channel.send({"result": result})
@@ -394,7 +392,7 @@ def _flush_files() -> None:
                 pass
 
 
-def main(channel: Channel, notes: List[str]) -> None:
+def main(channel: Channel, notes: list[str]) -> None:
     """In the forked child; does not return."""
     status = 125
     call: Optional[Call] = None

@@ -7,7 +7,7 @@ import os
 import socket
 import struct
 import threading
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
 from .values import dumps
 
@@ -34,9 +34,9 @@ class Channel:
         self.send_lock = threading.Lock()
         self.reading = False
         self.pending = bytearray()  # received, not yet a whole frame: an interrupted read goes on where it was
-        self.replies: Dict[int, Optional[Dict[str, Any]]] = {}
+        self.replies: dict[int, Optional[dict[str, Any]]] = {}
 
-    def send(self, message: Dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         data = dumps(message).encode("utf-8")
         if len(data) > FRAME_MAX:
             raise FrameTooLarge("%d bytes, at most %d go over the channel" % (len(data), FRAME_MAX))
@@ -49,7 +49,7 @@ class Channel:
                 self.sock.close()
                 raise
 
-    def recv(self) -> Dict[str, Any]:
+    def recv(self) -> dict[str, Any]:
         self._fill(4)
         (size,) = struct.unpack_from("<I", self.pending)
         if size > FRAME_MAX:
@@ -71,7 +71,7 @@ class Channel:
                 raise ChannelError("the call's connection to ntr has ended")
             self.pending += part
 
-    def ask(self, message: Dict[str, Any]) -> Dict[str, Any]:
+    def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Sends a request and returns its reply."""
         if os.getpid() != self.owner:
             raise ChannelError("only the call's own process can use the cache and host objects, not one that it forked")
@@ -86,7 +86,7 @@ class Channel:
             with self.lock:
                 self.replies.pop(number, None)
 
-    def _await(self, number: int) -> Dict[str, Any]:
+    def _await(self, number: int) -> dict[str, Any]:
         """Whoever finds nobody reading reads for all."""
         with self.cond:
             while self.replies[number] is None:

@@ -12,7 +12,7 @@ import importlib
 import os
 import sys
 import types
-from typing import Any, Dict, List, Optional
+from typing import Any, Optional
 
 # The safe part of the standard library: data, text, numbers, files. Left out: processes, sockets, native code, the
 # interpreter's own machinery.
@@ -42,8 +42,8 @@ class Grant:
             spec = {"module": spec}
         self.module: str = spec["module"]
         self.name: str = spec.get("name") or self.module
-        self.include: Optional[List[str]] = spec.get("include")
-        self.exclude: List[str] = spec.get("exclude") or []
+        self.include: Optional[list[str]] = spec.get("include")
+        self.exclude: list[str] = spec.get("exclude") or []
         self.recursive: bool = spec.get("recursive", True)
 
     def covers(self, name: str) -> bool:
@@ -72,17 +72,17 @@ class Facade(types.ModuleType):
             return getattr(module, attr)
         raise AttributeError("%s.%s is not granted here" % (grant.name, attr))
 
-    def __dir__(self) -> List[str]:
+    def __dir__(self) -> list[str]:
         module, grant = self.__dict__["_ntr_module"], self.__dict__["_ntr_grant"]
         return [n for n in dir(module) if not n.startswith("_") and grant.allows(n)]
 
 
 class Gate:
-    def __init__(self, policy: Dict[str, Any], root: str) -> None:
+    def __init__(self, policy: dict[str, Any], root: str) -> None:
         self.root = root + os.sep
         self.stdlib: bool = bool(policy.get("stdlib", False))
         self.grants = [Grant(g) for g in policy.get("modules") or []]
-        self.facades: Dict[str, Facade] = {}
+        self.facades: dict[str, Facade] = {}
         self.original_import = builtins.__import__
         self.original_module = importlib.import_module
 
@@ -90,7 +90,7 @@ class Gate:
         builtins.__import__ = self._import
         importlib.import_module = self._import_module
 
-    def _is_agent(self, scope: Optional[Dict[str, Any]]) -> bool:
+    def _is_agent(self, scope: Optional[dict[str, Any]]) -> bool:
         if scope is None:
             return False
         if scope.get("__name__") == "__main__":

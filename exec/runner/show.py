@@ -8,14 +8,20 @@ from __future__ import annotations
 import builtins
 import io
 import sys
-from typing import Any, Iterable, List, Optional, Tuple
+from collections.abc import Iterable
+from typing import Any, Optional
 
 # Entries shown per container, characters per string; tried in turn until the whole fits.
 _LEVELS = ((1000, 4000), (300, 1000), (100, 400), (30, 200), (10, 100), (4, 60), (2, 30), (1, 20))
 _DEPTH_MAX = 12
 _SHARE_MIN = 2000
 
-_BRACKETS = {list: ("[", "]"), tuple: ("(", ")"), set: ("{", "}"), frozenset: ("frozenset({", "})")}
+_BRACKETS: dict[type, tuple[str, str]] = {
+    list: ("[", "]"),
+    tuple: ("(", ")"),
+    set: ("{", "}"),
+    frozenset: ("frozenset({", "})"),
+}
 
 
 class _Full(Exception):
@@ -28,7 +34,7 @@ class _Render:
         self.chars = chars
         self.left = limit
         self.cut = False
-        self.out: List[str] = []
+        self.out: list[str] = []
 
     def put(self, text: str) -> None:
         self.left -= len(text)
@@ -146,7 +152,7 @@ class Out(io.TextIOWrapper):
         return text
 
 
-def _fitted(args: Tuple[Any, ...], sep: str, out: Out) -> Optional[str]:
+def _fitted(args: tuple[Any, ...], sep: str, out: Out) -> Optional[str]:
     """The text of a print that is too large for what is left; None: it is not."""
     room = out.room()
     if not any(_surely_longer(a, room) for a in args):

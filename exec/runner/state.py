@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import MutableMapping
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from collections.abc import Iterator, MutableMapping
+from typing import Any, Callable, Optional
 
 from .channel import Channel, FrameTooLarge
 from .values import DecodeError, EncodeError, Json, decode, dumps, encode
@@ -46,9 +46,9 @@ class Cache(MutableMapping):
     def __init__(self, channel: Channel, readonly: bool) -> None:
         self._channel = channel
         self._readonly = readonly
-        self._live: Dict[str, Tuple[Any, str]] = {}  # the object, and its text as the host has it
+        self._live: dict[str, tuple[Any, str]] = {}  # the object, and its text as the host has it
 
-    def _ask(self, op: str, **members: Json) -> Dict[str, Any]:
+    def _ask(self, op: str, **members: Json) -> dict[str, Any]:
         reply = self._channel.ask(dict(members, cache=op))
         if "error" in reply:
             raise CacheError(str(reply["error"]))
@@ -97,7 +97,7 @@ class Cache(MutableMapping):
             return False
         return key in self._live or key in self._keys()
 
-    def _keys(self) -> List[str]:
+    def _keys(self) -> list[str]:
         keys = self._ask("keys").get("value")
         return [k for k in keys if type(k) is str] if type(keys) is list else []
 
@@ -113,7 +113,7 @@ class Cache(MutableMapping):
     def __reduce__(self) -> Any:
         raise TypeError("the cache itself cannot be pickled; dict(cache) can")
 
-    def settle(self) -> List[str]:
+    def settle(self) -> list[str]:
         """Writes what was changed in place; what went wrong with it, as texts."""
         problems = []
         for key, (value, text) in list(self._live.items()):
@@ -160,7 +160,7 @@ class HostObject:
 
     __slots__ = ("_ntr_call", "_ntr_name", "_ntr_methods")
 
-    def __init__(self, name: str, methods: Optional[List[str]], call: Callable[..., Any]) -> None:
+    def __init__(self, name: str, methods: Optional[list[str]], call: Callable[..., Any]) -> None:
         object.__setattr__(self, "_ntr_name", name)
         object.__setattr__(self, "_ntr_methods", methods)
         object.__setattr__(self, "_ntr_call", call)
@@ -182,7 +182,7 @@ class HostObject:
     def __setattr__(self, attr: str, value: Any) -> None:
         raise AttributeError("%s is an object of the host: its attributes cannot be set" % self._ntr_name)
 
-    def __dir__(self) -> List[str]:
+    def __dir__(self) -> list[str]:
         return list(self._ntr_methods or [])
 
     def __repr__(self) -> str:
@@ -192,8 +192,8 @@ class HostObject:
         raise TypeError("%s is an object of the host and cannot be pickled" % self._ntr_name)
 
 
-def host_objects(channel: Channel, specs: Json) -> Dict[str, HostObject]:
-    def call(name: str, method: str, args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
+def host_objects(channel: Channel, specs: Json) -> dict[str, HostObject]:
+    def call(name: str, method: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
             message = {"object": name, "method": method, "args": encode(list(args)), "kwargs": encode(kwargs)}
         except EncodeError as e:

@@ -8,7 +8,8 @@ import os
 import re
 import sys
 import traceback
-from typing import Any, Iterator, List, Optional, Tuple
+from collections.abc import Iterator
+from typing import Any, Optional
 
 OWN = "<ntr>/"  # the file names of this package's modules
 LINES_MAX, LINES_HEAD, LINES_TAIL = 60, 8, 40
@@ -73,7 +74,7 @@ def _cut_line(line: str) -> str:
 # ---- hints
 
 
-def _walk(root: str) -> Iterator[Tuple[str, List[str], List[str]]]:
+def _walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
     seen = 0
     for folder, dirs, files in os.walk(root):
         dirs[:] = sorted(d for d in dirs if d not in _SKIP)
@@ -85,7 +86,7 @@ def _walk(root: str) -> Iterator[Tuple[str, List[str], List[str]]]:
             return
 
 
-def _find_module(root: str, name: str) -> List[str]:
+def _find_module(root: str, name: str) -> list[str]:
     """Files and folders below root that a module of that name could be meant to be; relative paths."""
     found = []
     for folder, dirs, files in _walk(root):
@@ -174,7 +175,7 @@ def _hint_network(exc: BaseException) -> Optional[str]:
 
 
 def _chain(exc: BaseException) -> Iterator[BaseException]:
-    seen: List[int] = []
+    seen: list[int] = []
     at: Optional[BaseException] = exc
     while at is not None and id(at) not in seen and len(seen) < 20:
         seen.append(id(at))
@@ -183,7 +184,7 @@ def _chain(exc: BaseException) -> Iterator[BaseException]:
         at = reason if isinstance(reason, BaseException) else at.__cause__ or at.__context__
 
 
-def hints(exc: BaseException, root: str, memory_mb: Optional[int]) -> List[str]:
+def hints(exc: BaseException, root: str, memory_mb: Optional[int]) -> list[str]:
     try:
         hint = _hint(exc, root, memory_mb)
     except Exception:  # noqa: BLE001 - a hint is an extra; the error itself is what counts
@@ -209,7 +210,7 @@ def _hint(exc: BaseException, root: str, memory_mb: Optional[int]) -> Optional[s
     return _hint_network(exc)
 
 
-def exit_text(code: Any) -> Tuple[int, Optional[str]]:
+def exit_text(code: Any) -> tuple[int, Optional[str]]:
     """sys.exit(code): the exit status, and what is printed."""
     if code is None:
         return 0, None

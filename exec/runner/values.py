@@ -1,7 +1,7 @@
 """Python data as one JSON value, and back: how it crosses to the host, and how the cache keeps it.
 
 What JSON has no form for is an object with the member "$" that names its type (docs/protocol.md, "Values"). Only exact
-types are taken apart: an instance of a subclass travels as an opaque pickle, so that it comes back as what it was.
+types are taken apart: an instance of a subclass is an opaque pickle, so that it comes back as what it was.
 Decoding builds data and runs nothing, except that the session's own opaque values are unpickled here (never by the host).
 """
 
@@ -15,7 +15,7 @@ import math
 import pickle
 import re
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
 INT_MAX = (1 << 63) - 1
 DEPTH_MAX = 100
@@ -93,7 +93,7 @@ class Encoder:
     def __init__(self, parts: Optional[int] = None, plain: bool = False) -> None:
         self.parts = parts
         self.plain = plain
-        self.path: List[int] = []
+        self.path: list[int] = []
 
     def encode(self, obj: object) -> Json:
         try:
@@ -156,12 +156,12 @@ class Encoder:
         finally:
             self.path.pop()
 
-    def _dict(self, obj: Dict[Any, Any]) -> Json:
+    def _dict(self, obj: dict[Any, Any]) -> Json:
         if all(type(k) is str and k != "$" and plain_text(k) for k in obj):
             return {k: self._encode(v) for k, v in obj.items()}
         return {"$": "dict", "v": [[self._encode(k), self._encode(v)] for k, v in obj.items()]}
 
-    def _ordered(self, members: Any) -> List[Json]:
+    def _ordered(self, members: Any) -> list[Json]:
         """A set has no order of its own: the text must not depend on the process's hash seed."""
         return sorted((self._encode(x) for x in members), key=_sort_key)
 
@@ -212,7 +212,7 @@ def _pickled(obj: object) -> Json:
 
 
 _CONTAINERS = frozenset({list, dict, tuple, set, frozenset})
-_SIMPLE: Dict[type, Callable[[Any], Json]] = {
+_SIMPLE: dict[type, Callable[[Any], Json]] = {
     bytes: lambda b: {"$": "bytes", "b64": _b64(b)},
     bytearray: lambda b: {"$": "bytearray", "b64": _b64(bytes(b))},
     complex: lambda c: {"$": "complex", "v": [Encoder._float(c.real), Encoder._float(c.imag)]},
@@ -226,7 +226,9 @@ _SIMPLE: Dict[type, Callable[[Any], Json]] = {
 
 # ---- numpy and pandas, where the session has imported them
 
-_DTYPE = re.compile(r"[<>|=](?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SU]\d{1,9}|[mM]8(?:\[\d{0,6}[A-Za-z]{1,7}\])?)\Z")
+_DTYPE = re.compile(
+    r"[<>|=](?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SU]\d{1,9}|[mM]8(?:\[\d{0,6}[A-Za-z]{1,7}\])?)\Z"
+)
 
 
 def _encode_numpy(obj: Any) -> Json:
@@ -276,7 +278,7 @@ def _encode_axis(axis: Any, enc: Encoder) -> Json:
     return _encode_column(axis, enc)[0]
 
 
-def _encode_column(column: Any, enc: Encoder) -> Tuple[Json, str]:
+def _encode_column(column: Any, enc: Encoder) -> tuple[Json, str]:
     """Its data, and its dtype's name where the data does not tell it."""
     np = sys.modules["numpy"]
     dtype = column.dtype
@@ -319,7 +321,7 @@ class Decoder:
         finally:
             self.depth -= 1
 
-    def _tagged(self, j: Dict[str, Json]) -> Any:
+    def _tagged(self, j: dict[str, Json]) -> Any:
         tag = j["$"]
         make = _DECODERS.get(tag) if type(tag) is str else None
         _expect(make is not None, "unknown type %r" % (tag,))
@@ -332,7 +334,7 @@ class Decoder:
         except (KeyError, TypeError, ValueError, ArithmeticError) as e:
             raise DecodeError("no value: a %s of another form (%s)" % (tag, e)) from None
 
-    def list(self, j: Json) -> List[Any]:
+    def items(self, j: Json) -> list[Any]:
         _expect(type(j) is list, "no list")
         return [self.decode(x) for x in j]
 
@@ -358,14 +360,14 @@ def _decode_float(_: Decoder, j: Json) -> float:
     return float(j["v"])
 
 
-def _decode_dict(d: Decoder, j: Json) -> Dict[Any, Any]:
-    pairs = d.list(j["v"])
+def _decode_dict(d: Decoder, j: Json) -> dict[Any, Any]:
+    pairs = d.items(j["v"])
     _expect(all(type(p) is list and len(p) == 2 for p in pairs), "no pairs")
-    return {k: v for k, v in pairs}
+    return dict(pairs)
 
 
 def _decode_complex(d: Decoder, j: Json) -> complex:
-    re_im = d.list(j["v"])
+    re_im = d.items(j["v"])
     _expect(len(re_im) == 2 and all(type(x) in (int, float) for x in re_im), "no complex number")
     return complex(*re_im)
 
@@ -430,7 +432,7 @@ def _column(data: Any, dtype: Json, index: Any) -> Any:
 def _decode_frame(d: Decoder, j: Json) -> Any:
     import pandas
 
-    columns, index, data = _axis(d.decode(j["columns"])), _axis(d.decode(j["index"])), d.list(j["data"])
+    columns, index, data = _axis(d.decode(j["columns"])), _axis(d.decode(j["index"])), d.items(j["data"])
     dtypes = j.get("dtypes", ["object" if type(x) is list else "" for x in data])
     _expect(type(dtypes) is list and len(data) == len(columns) == len(dtypes), "columns and data differ in number")
     frame = pandas.DataFrame({i: _column(x, t, index) for i, (x, t) in enumerate(zip(data, dtypes))}, index=index)
@@ -462,15 +464,15 @@ def unpickle(data: bytes, name: str) -> Any:
         ) from None
 
 
-_DECODERS: Dict[str, Callable[[Decoder, Json], Any]] = {
+_DECODERS: dict[str, Callable[[Decoder, Json], Any]] = {
     "int": _decode_int,
     "float": _decode_float,
     "str": lambda d, j: _bytes(j["b64"]).decode("utf-8", "surrogatepass"),
     "bytes": lambda d, j: _bytes(j["b64"]),
     "bytearray": lambda d, j: bytearray(_bytes(j["b64"])),
-    "tuple": lambda d, j: tuple(d.list(j["v"])),
-    "set": lambda d, j: set(d.list(j["v"])),
-    "frozenset": lambda d, j: frozenset(d.list(j["v"])),
+    "tuple": lambda d, j: tuple(d.items(j["v"])),
+    "set": lambda d, j: set(d.items(j["v"])),
+    "frozenset": lambda d, j: frozenset(d.items(j["v"])),
     "dict": _decode_dict,
     "complex": _decode_complex,
     "datetime": _decode_datetime,

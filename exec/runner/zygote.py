@@ -17,7 +17,7 @@ import socket
 import struct
 import sys
 import warnings
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Optional
 
 from . import call, show, trace, values
 from .channel import Channel
@@ -27,19 +27,19 @@ _HEAD = struct.Struct("<QiI")
 
 
 class Zygote:
-    def __init__(self, ctl: socket.socket, notes: List[str]) -> None:
+    def __init__(self, ctl: socket.socket, notes: list[str]) -> None:
         self.ctl = ctl
         self.notes = notes
-        self.children: Dict[int, int] = {}  # pid -> request
+        self.children: dict[int, int] = {}  # pid -> request
         self.sites = self._sites()
         self.wake_r, self.wake_w = socket.socketpair()
         self.wake_r.setblocking(False)
         self.wake_w.setblocking(False)
 
     @staticmethod
-    def _sites() -> List[Tuple[str, Optional[int]]]:
+    def _sites() -> list[tuple[str, Optional[int]]]:
         """The folders that packages are installed into, with their times."""
-        found: List[Tuple[str, Optional[int]]] = []
+        found: list[tuple[str, Optional[int]]] = []
         for path in sys.path:
             if path.rstrip("/").endswith(("site-packages", "dist-packages")):
                 found.append((path, _mtime(path)))
@@ -96,7 +96,7 @@ class Zygote:
                 os.close(fd)
         return True
 
-    def _fork(self, number: int, fds: List[int]) -> None:
+    def _fork(self, number: int, fds: list[int]) -> None:
         try:
             with warnings.catch_warnings():  # 3.12 on warns where a preloaded module has threads
                 warnings.simplefilter("ignore", DeprecationWarning)
@@ -133,7 +133,7 @@ def _mtime(path: str) -> Optional[int]:
         return None
 
 
-def _descriptors(ancillary: List[Tuple[int, int, bytes]]) -> List[int]:
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     fds = array.array("i")
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -141,7 +141,7 @@ def _descriptors(ancillary: List[Tuple[int, int, bytes]]) -> List[int]:
     return list(fds)
 
 
-def _preload(names: List[str]) -> List[str]:
+def _preload(names: list[str]) -> list[str]:
     notes = []
     for name in names:
         try:
@@ -161,7 +161,7 @@ def _warm() -> None:
         trace.format_error(e)
 
 
-def main(ctl_fd: int, preload: List[str]) -> None:
+def main(ctl_fd: int, preload: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.dont_write_bytecode = True
     ctl = socket.socket(fileno=ctl_fd)

@@ -54,7 +54,8 @@ cold() # what is committed is in files, and in no cache
 		assert_output --regexp 'Input/output error|Disk quota exceeded|Read-only file system'
 		assert_output --partial 'what the command wrote is kept'
 		assert_output --partial '`ntr commit -s default`'
-		run -1 ntr commit -m broken
+		run ntr commit -m broken
+		assert_failure 1
 		assert_message
 		run -1 ntr rollback --steps 1
 		assert_message
@@ -128,6 +129,8 @@ cold() # what is committed is in files, and in no cache
 	ntr run -c 'head -c 3000000 /dev/urandom > big; sha256sum big > sum; echo small > small'
 	local off began transport
 	for off in 0 1; do
+		# an ordinary user's daemon has no way to end a connection: the kernel does, later
+		[[ $off == 0 || $(id -u) == 0 || -w /sys/fs/fuse/connections || ${NTR_LONG:-} ]] || continue
 		cold
 		daemon NTR_FUSE_TIMEOUT=1 NTR_URING=$off
 		ntr run -c 'cat small; echo work > work' --no-commit
@@ -136,7 +139,7 @@ cold() # what is committed is in files, and in no cache
 		began=$SECONDS
 		run -1 ntr run --no-commit -- cat big
 		assert_output --regexp 'cat: big: (Input/output error|Software caused connection abort|Transport endpoint is not connected)'
-		[[ $((SECONDS - began)) -le 8 ]]
+		[[ $((SECONDS - began)) -le 60 ]]
 		if [[ $transport == io_uring ]]; then
 			grep -q 'a READ has not been answered for 1 s' "$NTR_STORE/ntrd.log"
 			grep -q 'ended its connection\|cannot be ended from here' "$NTR_STORE/ntrd.log"
@@ -144,7 +147,7 @@ cold() # what is committed is in files, and in no cache
 			grep -q 'a READ was not answered within 1 s: the reader got EIO' "$NTR_STORE/ntrd.log"
 		fi
 		# who waits can be ended meanwhile
-		run -124 timeout -s KILL --preserve-status --foreground 30 timeout 1 ntr cat big
+		run -124 bash -c 'timeout 1 ntr cat big >got'
 		fault
 		assert_equal "$(ntr run --no-commit -- sha256sum -c sum)" 'big: OK'
 		assert_equal "$(ntr run -- cat work)" work
@@ -160,9 +163,11 @@ cold() # what is committed is in files, and in no cache
 		for i in {1..30}; do [[ $(ntr run -s s$i -- cat f) == $i ]] || exit; done
 		ntr fork s1 s31
 		ntr export -s s31 --dir out
+		ntr daemon stop
 		ntr fsck
 	END
-	run -0 bash -ex many
+	run bash -ex many
+	assert_success
 	ntr daemon stop
 	# background processes keep their sessions open: then there is no more room
 	cat >busy <<-'END'

@@ -153,6 +153,7 @@ make_cmake_project() {
 }
 
 @test "linkers other than ld, ccache with hard links, split debugging, thin archives, a library under way while it is mapped" {
+	long
 	need gcc ar objcopy
 	both 'for i in 1 2 3; do echo "int f$i(void) { return $i; }" >f$i.c; gcc -g -c f$i.c; done; ar rcT thin.a f1.o f2.o; ar rcs fat.a f1.o f2.o f3.o; echo "int f1(void), f2(void); int main(void) { return f1() + f2() - 3; }" >m.c; gcc -g -o m m.c thin.a && ./m; ar t thin.a'
 	both 'objcopy --only-keep-debug m m.debug; strip -g m; objcopy --add-gnu-debuglink=m.debug m; ./m; ar d fat.a f3.o; ar t fat.a; echo "int f1(void) { return 2; }" >f1.c; gcc -c f1.c; ar r fat.a f1.o; gcc -o n m.c fat.a; ./n || echo $?; gcc -o o m.c thin.a; ./o || echo $?'

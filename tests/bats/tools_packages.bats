@@ -64,7 +64,7 @@ make_app() {
 	echo '{"name":"b","version":"1.0.0","dependencies":{"a":"1.0.0","esbuild":"0.25.0"}}' >mono/packages/b/package.json
 	both "cp -r $PWD/mono . && cd mono && npm install --silent >/dev/null; find . -type l | sort | xargs ls -o --time-style=+ | cut -d/ -f2-; cat packages/a/installed; npx --no-install a; npx --no-install esbuild --version"
 	same_trees mono
-	both 'npm pack --silent -w a; tar -tzf a-1.0.0.tgz; cat packages/a/packed; npm install --silent -g --prefix ./global ./a-1.0.0.tgz >/dev/null; global/bin/a; ln packages/a/i.js packages/a/j.js; npm pack --silent -w a >/dev/null; tar -tvzf a-1.0.0.tgz | grep -c js; rm packages/a/j.js'
+	both 'npm pack --silent -w a; tar -tzf a-1.0.0.tgz; cat packages/a/packed; npm install --silent -g --prefix ./global ./a-1.0.0.tgz >/dev/null; global/bin/a; cp packages/a/i.js packages/a/k.js; ln packages/a/k.js packages/a/j.js; npm pack --silent -w a >/dev/null; tar -tvzf a-1.0.0.tgz | grep -c js; rm packages/a/[jk].js'
 	both 'npm link --silent --prefix ./global ./packages/a >/dev/null 2>&1; npm uninstall --silent -g --prefix ./global a >/dev/null; ls -A global/lib/node_modules; rm -r packages/b; npm install --silent >/dev/null; ls -A node_modules'
 	same_trees mono
 }

@@ -44,7 +44,8 @@ static void test_begin_again(void **state)
 	ntr_err_set(&e, -EPERM, "second");
 	assert_string_equal(formatted(&e), "second: Operation not permitted");
 	assert_int_equal(ntr_err_full(&e, -EIO, "third", NULL, NULL), -EIO);
-	assert_string_equal(formatted(&e), "third: Input/output error");
+	assert_string_equal(formatted(&e),
+	        "third: Input/output error; check the disk (`dmesg` names it), then run `ntr fsck`");
 	ntr_err_full(&e, -EIO, "fourth %s", NULL, "do %n nothing"); /* plain texts, no formats */
 	assert_string_equal(formatted(&e), "fourth %s: Input/output error; do %n nothing");
 }
@@ -55,10 +56,12 @@ static void test_default(void **state)
 
 	(void)state;
 	assert_int_equal(ntr_err_default(&e, -EIO, "read %s", "block"), -EIO);
-	assert_string_equal(formatted(&e), "read block: Input/output error");
+	assert_string_equal(formatted(&e),
+	        "read block: Input/output error; check the disk (`dmesg` names it), then run `ntr fsck`");
 	assert_int_equal(ntr_err_default(&e, -ENOENT, "something above"), -ENOENT);
 	assert_int_equal(e.code, -EIO);
-	assert_string_equal(formatted(&e), "read block: Input/output error");
+	assert_string_equal(formatted(&e),
+	        "read block: Input/output error; check the disk (`dmesg` names it), then run `ntr fsck`");
 }
 
 static void test_null(void **state)
@@ -67,8 +70,8 @@ static void test_null(void **state)
 	assert_int_equal(ntr_err_set(NULL, -EIO, "x"), -EIO);
 	assert_int_equal(ntr_err_default(NULL, -EIO, "x"), -EIO);
 	assert_int_equal(ntr_err_full(NULL, -EIO, "x", "y", "z"), -EIO);
-	assert_int_equal(ntr_err_why(NULL, "x"), 0);
-	assert_int_equal(ntr_err_todo(NULL, "x"), 0);
+	assert_int_equal(ntr_err_why(NULL, "x"), -EINVAL); /* never success: functions end with it */
+	assert_int_equal(ntr_err_todo(NULL, "x"), -EINVAL);
 }
 
 static void test_empty(void **state)

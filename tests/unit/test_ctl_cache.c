@@ -403,6 +403,31 @@ static void test_torn_journal(void **state)
 	assert_string_equal(get("second"), "(none)");
 }
 
+/* A power cut may bring an emptied journal back: what a later step has left behind is not repeated. */
+static void test_old_journal(void **state)
+{
+	ntr_autofree char *old = NULL;
+	char path[300];
+	size_t n = 0;
+	int fd;
+
+	(void)state;
+	cfx_run(&fx, "s", "true");
+	pend("k", "1");
+	journal_path(path, sizeof path);
+	assert_int_equal(ntr_read_file(AT_FDCWD, path, 1 << 20, &old, &n), 0);
+	assert_true(n > 0);
+	cfx_run(&fx, "s", "true"); /* commits it */
+	assert_string_equal(get_at("s", "HEAD", "k"), "1");
+	set("k", "2");
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	assert_true(fd >= 0);
+	assert_int_equal(ntr_write_all(fd, old, n), 0);
+	close(fd);
+	end_without_commit();
+	assert_string_equal(get("k"), "2");
+}
+
 /* A commit empties it, so an old value cannot come back over a newer one. */
 static void test_journal_is_emptied(void **state)
 {
@@ -511,6 +536,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_supervisor_dies, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_daemon_dies, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_torn_journal, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_old_journal, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_journal_is_emptied, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_commit_fails, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_threads, setup, teardown),

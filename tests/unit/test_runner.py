@@ -1,6 +1,6 @@
 """exec/runner without a session: values, rendering, tracebacks, hints, the import gate, artifacts.
 
-    python3 -m unittest tests/unit/test_runner.py        (any Python >= 3.9; numpy and pandas are tested where they are)
+python3 -m unittest tests/unit/test_runner.py        (any Python >= 3.9; numpy and pandas are tested where they are)
 """
 
 import builtins
@@ -189,8 +189,8 @@ class Show(unittest.TestCase):
         self.assertRegex(show.render(list(range(100000)), 200), r"^\[0, 1, 2, .*\.\.\. 99,9\d\d more\]$")
 
     def print(self, budget, *args, **kw):
-        r, w = os.pipe()
-        out = show.Out(w, "strict", budget)
+        file = tempfile.TemporaryFile("w+", encoding="utf-8")
+        out = show.Out(file.fileno(), "strict", budget)
         before = builtins.print
         try:
             show.install_print(out)
@@ -200,9 +200,9 @@ class Show(unittest.TestCase):
         finally:
             builtins.print = before
         out.flush()
-        os.close(w)
-        with open(r, encoding="utf-8") as f:
-            return f.read(), out
+        with file:
+            file.seek(0)
+            return file.read(), out
 
     def test_print(self):
         text, out = self.print(1000, ("a", 1, [2]), ("b",), sep="-", end="!")
@@ -260,9 +260,7 @@ class Trace(unittest.TestCase):
         self.assertIn("SyntaxError", text)
 
     def test_broken_str(self):
-        text = trace.format_error(
-            self.error("class E(Exception):\n  def __str__(self): raise RuntimeError\nraise E")
-        )
+        text = trace.format_error(self.error("class E(Exception):\n  def __str__(self): raise RuntimeError\nraise E"))
         self.assertIn("E", text)
 
     def hint(self, code, root="/nowhere", memory=None):
@@ -310,12 +308,15 @@ class Gate(unittest.TestCase):
             for name, text in files:
                 with open(os.path.join(root, name), "w", encoding="utf-8") as f:
                     f.write(text)
-            program = "import sys; sys.path[:0] = [%r, %r]\nfrom runner import gate\ngate.Gate(%r, %r).install()\n%s" % (
-                os.path.join(TOP, "exec"),
-                root,
-                policy,
-                root,
-                textwrap.dedent(code),
+            program = (
+                "import sys; sys.path[:0] = [%r, %r]\nfrom runner import gate\ngate.Gate(%r, %r).install()\n%s"
+                % (
+                    os.path.join(TOP, "exec"),
+                    root,
+                    policy,
+                    root,
+                    textwrap.dedent(code),
+                )
             )
             done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
             return (done.stdout + done.stderr).strip().splitlines()[-1]

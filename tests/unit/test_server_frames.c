@@ -103,6 +103,27 @@ static int op_wait(struct ntrd_req *rq)
 	return 0;
 }
 
+/* Events until the client has not read for 30 ms; then a reply, which has to wait for it. */
+static int op_pour(struct ntrd_req *rq)
+{
+	char text[20001];
+	int n = 0, r;
+
+	memset(text, 'x', sizeof text - 1);
+	text[sizeof text - 1] = '\0';
+	do
+		r = ntrd_conn_try_send(
+		        rq->conn, json_pack("{s:s,s:i,s:s}", "event", "row", "n", n++, "text", text), 30);
+	while (!r && n < 100000);
+	if (r != -ETIMEDOUT)
+		return r ? r : -EIO;
+	pthread_mutex_lock(&gate_lock);
+	gate_waiting++;
+	pthread_cond_broadcast(&gate_cond);
+	pthread_mutex_unlock(&gate_lock);
+	return ntrd_reply_set(rq, "sent", json_integer(n - 1));
+}
+
 static int op_quiet(struct ntrd_req *rq)
 {
 	rq->silent = true;
@@ -118,6 +139,7 @@ static int op_bye(struct ntrd_req *rq)
 static const struct ntrd_op ops[] = {
         {"hello", op_hello, 0, 0, true},
         {"args", op_args, 0, 0, false},
+        {"pour", op_pour, 0, 0, false},
         {"fail", op_fail, 0, 0, false},
         {"fds", op_fds, 1, 2, false},
         {"give", op_give, 0, 0, false},
@@ -694,6 +716,36 @@ static void test_other_user(void **state)
 	close(sf_connect(&fx));
 }
 
+/* Every frame that comes is whole, whatever of it was on its way when the time was up. */
+static void test_stalled_client(void **state)
+{
+	int fd = sf_connect(&fx), n = 0;
+
+	(void)state;
+	for (int round = 0; round < 3; round++) {
+		sf_send(fd, "{\"op\":\"pour\"}");
+		pthread_mutex_lock(&gate_lock);
+		while (!gate_waiting)
+			pthread_cond_wait(&gate_cond, &gate_lock);
+		gate_waiting = 0;
+		pthread_mutex_unlock(&gate_lock);
+		for (n = 0;; n++) {
+			ntr_autojson json_t *m = sf_recv(fd);
+
+			if (!json_object_get(m, "event")) {
+				assert_true(ntr_json_bool(m, "ok", false));
+				/* the one that timed out came, too, if it was begun */
+				assert_in_range(n - ntr_json_int(m, "sent", -9), 0, 1);
+				break;
+			}
+			assert_int_equal(ntr_json_int(m, "n", -1), n);
+			assert_int_equal(strlen(ntr_json_str(m, "text", "")), 20000);
+		}
+		assert_true(n > 1);
+	}
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -714,6 +766,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_silent_clients, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_parallel, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_gone_clients, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_stalled_client, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_drain, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_drain_hangs, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_other_user, setup, teardown),

@@ -233,7 +233,8 @@ static void test_many(void **state)
 	for (int i = 0; i < (getenv("NTR_LONG") ? 100 : 20); i++) {
 		uint64_t x = treefix_rand(&rnd);
 
-		fio_arm(x & 1 ? FIO_WRITE : FIO_SYNC, EIO, (long)(x >> 8 & 15), x & 2 ? 1 : (long)(x >> 16 & 7));
+		fio_arm(x & 1 ? FIO_WRITE : FIO_SYNC, EIO, (long)(x >> 8 & 15),
+		        x & 2 ? 1 : (long)(x >> 16 & 7));
 		usleep(20000);
 	}
 	fio_arm(0, 0, 0, 0);

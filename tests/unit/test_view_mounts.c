@@ -87,6 +87,20 @@ static void places(bool user)
 }
 TH_BOTH(places)
 
+/* What is closed to an ordinary user outside is closed by its mode inside, too. */
+static void closed_root_user(void **state)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+
+	(void)state;
+	th_open(&t, true);
+	th_script(&t, "echo > /ntr-x; mkdir /ntr-y; ls -d /ntr-*; cat hello", &r);
+	assert_string_equal(r.out, "hello\n");
+	assert_non_null(strstr(r.err, "/ntr-x: Permission denied"));
+	assert_null(strstr(r.err, "Read-only"));
+}
+
 static void bad_places(bool user)
 {
 	static const char *const bad[] = {
@@ -402,9 +416,10 @@ TH_BOTH(api)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {TH_TESTS(places), TH_TESTS(bad_places), TH_TESTS(above_the_store),
-	        TH_TESTS(options), TH_TESTS(fold), TH_TESTS(fold_mapped), TH_TESTS(swap), TH_TESTS(leaks),
-	        TH_TESTS(bad_layers), TH_TESTS(clone_view), TH_TESTS(api), cmocka_unit_test(no_namespaces)};
+	const struct CMUnitTest tests[] = {TH_TESTS(places), cmocka_unit_test(closed_root_user),
+	        TH_TESTS(bad_places), TH_TESTS(above_the_store), TH_TESTS(options), TH_TESTS(fold),
+	        TH_TESTS(fold_mapped), TH_TESTS(swap), TH_TESTS(leaks), TH_TESTS(bad_layers),
+	        TH_TESTS(clone_view), TH_TESTS(api), cmocka_unit_test(no_namespaces)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -249,6 +249,30 @@ static void listing(bool user)
 }
 TH_BOTH(listing)
 
+/* A script's subshell is shown with the script, not with what is wrapped around it. */
+static void listing_of_script(bool user)
+{
+	static const char script[] = "mkfifo p; (sleep 1234; true) & (read -r x <p) & sleep 0.2";
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+	ntr_autojson json_t *m = NULL;
+	bool seen = false;
+	json_t *row;
+	size_t i;
+
+	th_open(&t, user);
+	th_script(&t, script, &r);
+	m = th_do(&t, json_pack("{s:s}", "op", "ps"), NULL, 0);
+	json_array_foreach (json_object_get(m, "procs"), i, row) {
+		const char *text = json_string_value(json_array_get(json_object_get(row, "cmd"), 2));
+
+		seen |= text && !strcmp(text, script);
+		assert_true(!text || !strstr(text, "mapfile"));
+	}
+	assert_true(seen);
+}
+TH_BOTH(listing_of_script)
+
 /* A mapping of the view: named, and a store that was made before is in the times of upper's file. */
 static void mapped(bool user)
 {
@@ -337,8 +361,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {TH_TESTS(background), TH_TESTS(kill_one_call),
 	        TH_TESTS(kill_running), TH_TESTS(kill_with_grace), TH_TESTS(kill_breeders), TH_TESTS(freeze),
-	        TH_TESTS(freeze_job_control), TH_TESTS(listing), TH_TESTS(mapped), TH_TESTS(socket_closes),
-	        TH_TESTS(stop), TH_TESTS(supervisor_dies)};
+	        TH_TESTS(freeze_job_control), TH_TESTS(listing), TH_TESTS(listing_of_script),
+	        TH_TESTS(mapped), TH_TESTS(socket_closes), TH_TESTS(stop), TH_TESTS(supervisor_dies)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

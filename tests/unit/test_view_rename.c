@@ -72,7 +72,8 @@ static void open_it(struct th *t, bool user)
 }
 
 #define SHOW                                                                                               \
-	"show() { (cd $1 && find . -printf '%P %y %m %l %TY\\n' -type f -printf '%n\\n' -exec cat {} + | sort | md5sum; " \
+	"show() { (cd $1 && find . -printf '%P %y %m %l %TY\\n' -type f -printf '%n\\n' -exec cat {} + | " \
+	"sort | md5sum; "                                                                                  \
 	"getfattr -n user.note --only-values x 2>/dev/null || /usr/bin/python3 -c 'import os; "            \
 	"print(os.getxattr(\"x\", \"user.note\").decode(), end=\"\")'); }; "
 #define REN "/usr/bin/python3 rename.py "
@@ -203,8 +204,7 @@ static void one_step(void **state)
 	        "print(bad, n > 20)\n"
 	        "E\n"
 	        "mkfifo up; /usr/bin/python3 watch.py >up & read a <up; cat up >out & "
-	        "for i in 1 2 3 4 5 6 7 8; do " REN
-	        "'d>n' 'n>d' >/dev/null; done; sleep 0.1; touch stop; wait; "
+	        "for i in 1 2 3 4 5; do " REN "'d>n' 'n>d' >/dev/null; done; sleep 0.1; touch stop; wait; "
 	        "echo $a; tail -1 out; cat d/x",
 	        "up\n0 True\none\n");
 }
@@ -221,12 +221,11 @@ static void beside_others(void **state)
 	open_it(&t, true);
 	th_script(&t, "mkdir s; cd s; for i in $(seq 300); do mkdir $i; echo $i >$i/f; done", &r);
 	c = th_begin(&t,
-	        th_call_msg(&t,
-	                "echo up; for i in 1 2 3 4 5 6 7 8 9; do " REN "'d>n' 'n>d' 'w>v' 'v>w'; done", NULL),
+	        th_call_msg(&t, "echo up; for i in 1 2 3 4; do " REN "'d>n' 'n>d' 'w>v' 'v>w'; done", NULL),
 	        -1);
 	th_await_start(&t, &c);
 	assert_int_equal(ntr_read_exact(c.out, up, 3), 0);
-	for (int i = 0; i < 20; i++) {
+	for (int i = 0; i < 12; i++) {
 		th_ask(&t, "freeze", "frozen");
 		usleep(3000);
 		th_ask(&t, "thaw", "frozen");
@@ -237,7 +236,7 @@ static void beside_others(void **state)
 	assert_null(strstr(r.out, "E"));
 	th_expect(&t, "cat d/x d/b/y", "one\ntwo\n");
 	/* Killed at any moment, everything is there under one of the names. */
-	for (int i = 0; i < 12; i++) {
+	for (int i = 0; i < 5; i++) {
 		ntr_autojson json_t *m = NULL;
 		ntr_auto(th_result_done) struct th_result k = {0};
 
@@ -327,7 +326,7 @@ static void only_one_listener(void **state)
 static void end_in_the_middle(void **state)
 {
 	(void)state;
-	for (int i = 0; i < 6; i++) {
+	for (int i = 0; i < 3; i++) {
 		struct th t;
 		struct th_call c;
 		char p[300];

@@ -1,0 +1,1 @@
+"""The Python side of run_python. ntr-init embeds these modules (cmake/embed.cmake) and runs boot.py with them."""
