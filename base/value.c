@@ -2,7 +2,6 @@
 #include "util.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 
 /* Python nests 100 levels at most before a value becomes opaque; this is only to keep the stack. */

@@ -328,7 +328,8 @@ static void test_no_supervisor(void **state)
 static json_t *any_value(unsigned *seed, int depth)
 {
 	static const char *const strings[] = {"", "a", "a~1", "a@", "HEAD", "~99999999999999999999", "@zz",
-	        "/", "..", "a/b", "/workspace", "\xF0\x9F\x98\x80", "patch", "tar", "dir", "json", "fsync"};
+	        "/", "..", "a/b", "/workspace", "\xF0\x9F\x98\x80", "patch", "tar", "dir", "json", "fsync",
+	        "file_write", "file_edit", "view_image", "history", "diff", "fork", "rollback"};
 
 	switch (rand_r(seed) % (depth ? 9 : 7)) {
 	case 0:
@@ -344,7 +345,9 @@ static json_t *any_value(unsigned *seed, int depth)
 	case 7:
 		return json_pack("[o,o]", any_value(seed, 0), any_value(seed, 0));
 	case 8:
-		return json_object();
+		return json_pack("{s:o,s:o,s:o}", "path", any_value(seed, 0),
+		        rand_r(seed) % 2 ? "content" : "old_string", any_value(seed, 0),
+		        rand_r(seed) % 2 ? "new_string" : "limit", any_value(seed, 0));
 	default:
 		return json_string(strings[(size_t)rand_r(seed) % NTR_COUNT(strings)]);
 	}
@@ -355,7 +358,8 @@ static json_t *any_request(unsigned *seed)
 	static const char *const keys[] = {"session", "rev", "path", "name", "source", "old", "new", "a", "b",
 	        "n", "steps", "format", "paths", "mode", "discard", "force", "message", "stream", "wsroot",
 	        "durability", "from_rev", "from_dir", "from_tar", "inside", "argv", "script", "env",
-	        "capture", "where", "width"};
+	        "capture", "where", "width", "key", "value", "args", "code", "inputs", "objects", "policy",
+	        "preload", "budget", "render", "primers", "modules", "echo", "python"};
 	size_t nops = 0;
 	json_t *o = json_object();
 
@@ -365,7 +369,7 @@ static json_t *any_request(unsigned *seed)
 		json_object_set_new(o, "op", json_string(ntrd_ops[(size_t)rand_r(seed) % nops].name));
 	while (!strncmp(ntr_json_str(o, "op", ""), "daemon-st", 9) ||
 	        !strcmp(ntr_json_str(o, "op", ""), "fsck") || !strcmp(ntr_json_str(o, "op", ""), "mount") ||
-	        !strcmp(ntr_json_str(o, "op", ""), "signal"));
+	        !strcmp(ntr_json_str(o, "op", ""), "signal") || !strcmp(ntr_json_str(o, "op", ""), "answer"));
 	if (rand_r(seed) % 4)
 		json_object_set_new(o, "session", json_string("a"));
 	for (int i = rand_r(seed) % 6; i > 0; i--)
