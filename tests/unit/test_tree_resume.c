@@ -137,6 +137,7 @@ static void stays(int what, const char *suffix)
 			r = put(NTR_CF_META, NTR_KV_SYNC, n, &e);
 			assert_int_equal(r, -codes[i]);
 			assert_true(e.why[0] && ntr_err_advice(&e)[0]);
+			assert_true(ntr_kv_sync_wal(f.kv, NULL) < 0); /* and is refused in order */
 			lost[nlost++] = n++;
 			assert_true(there(NTR_CF_META, 0));
 		}
