@@ -7,8 +7,6 @@
 #include <errno.h>
 #include <signal.h>
 
-enum { TICK_MS = 500 };
-
 /* ---- options */
 
 static json_t *modules_of(const struct ntr_cmd *cmd)
@@ -47,6 +45,8 @@ static int call_of(struct ntr_cmd *cmd, const json_t *modules, json_t **ret)
 
 	if (!r)
 		r = ntr_call_environment(cmd, o);
+	if (!r)
+		r = ntr_call_mounts(cmd, o);
 	if (!r && python)
 		r = json_object_set_new(o, "python", ntr_arg(python));
 	if (!r && ntr_cmd_opt(cmd, NTR_OPT_NO_CACHE))
@@ -77,17 +77,6 @@ static int options(struct ntr_mcp *s)
 
 /* ---- start and end */
 
-static void *ticker(void *arg)
-{
-	struct timespec pause = {.tv_nsec = TICK_MS * 1000000L};
-
-	for (;;) {
-		nanosleep(&pause, NULL);
-		ntr_mcp_tick(arg);
-	}
-	return NULL;
-}
-
 /* The store and its daemon are asked for at once: what is wrong with them shows where the server is set up,
  * and not in the middle of somebody's work. */
 static int greet(struct ntr_mcp *s, struct ntr_err *e)
@@ -108,9 +97,11 @@ static int serve(struct ntr_mcp *s)
 	signal(SIGPIPE, SIG_IGN);
 	if (greet(s, &e))
 		return ntr_cmd_fail(s->cmd, &e);
-	r = pthread_create(&thread, NULL, ticker, s);
+	r = ntr_mcp_out_start(s);
+	if (!r)
+		r = -pthread_create(&thread, NULL, ntr_mcp_ticker, s);
 	if (r)
-		return ntr_cmd_die(s->cmd, -r, NULL, "%s", strerror(r));
+		return ntr_cmd_die(s->cmd, r, NULL, "%s", strerror(-r));
 	r = ntr_mcp_read(s, &e);
 	ntr_mcp_drain(s);
 	return r ? ntr_cmd_fail(s->cmd, &e) : 0;
@@ -119,11 +110,13 @@ static int serve(struct ntr_mcp *s)
 int ntr_mcp_main(struct ntr_cmd *cmd)
 {
 	/* Lanes outlive this function: what they use is never freed. */
-	static struct ntr_mcp s = {.revision = -1,
-	        .level = NTR_MCP_INFO,
-	        .out = PTHREAD_MUTEX_INITIALIZER,
+	static struct ntr_mcp s = {.level = NTR_MCP_INFO,
+	        .out = {.m = PTHREAD_MUTEX_INITIALIZER,
+	                .more = PTHREAD_COND_INITIALIZER,
+	                .less = PTHREAD_COND_INITIALIZER},
 	        .m = PTHREAD_MUTEX_INITIALIZER,
-	        .idle = PTHREAD_COND_INITIALIZER};
+	        .idle = PTHREAD_COND_INITIALIZER,
+	        .busy = PTHREAD_COND_INITIALIZER};
 	int r;
 
 	s.cmd = cmd;

@@ -5,8 +5,7 @@
 #include "../base/util.h"
 
 #include <errno.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
+#include <fcntl.h>
 
 #define SCHEME "workspace://"
 #define TREE   "-/tree"
@@ -30,12 +29,16 @@ json_t *ntr_mcp_templates(void)
 
 char *ntr_mcp_uri(const char *path)
 {
-	static const char plain[] = "-._~/!$&'()*+,;=:@";
+	/* Without ':' and '@': what comes first would be taken for a host's port, or somebody's name at it.
+	 */
+	static const char plain[] = "-._~/!$&'()*+,;=";
 	char *uri = malloc(strlen(SCHEME) + 3 * strlen(path) + 1), *p;
 
 	if (!uri)
 		return NULL;
 	p = stpcpy(uri, SCHEME);
+	if (!strcmp(path, TREE)) /* a file that only is called so */
+		p = stpcpy(p, "%2D"), path++;
 	for (; *path; path++) {
 		unsigned char c = (unsigned char)*path;
 
@@ -53,7 +56,7 @@ static int hex(char c)
 {
 	if (c >= '0' && c <= '9')
 		return c - '0';
-	c |= 32;
+	c = (char)(c | 32);
 	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
@@ -69,11 +72,12 @@ static char *path_of(const char *uri)
 	if (!path)
 		return NULL;
 	for (; *uri; uri++) {
-		bool coded = *uri == '%' && hex(uri[1]) >= 0 && hex(uri[2]) >= 0;
-
-		*p++ = coded ? (char)(hex(uri[1]) << 4 | hex(uri[2])) : *uri;
-		if (coded)
+		if (*uri == '%' && hex(uri[1]) >= 0 && hex(uri[2]) >= 0) {
+			*p++ = (char)(hex(uri[1]) << 4 | hex(uri[2]));
 			uri += 2;
+		} else {
+			*p++ = *uri;
+		}
 	}
 	*p = '\0';
 	if (strlen(path) != (size_t)(p - path)) { /* a NUL inside */
@@ -139,7 +143,7 @@ static int walk_dir(struct walk *w, const char *path, unsigned depth)
 	ntr_autojson json_t *reply = NULL;
 	const json_t *en;
 	size_t i;
-	int r = ntr_mcp_ask(w->job, path_request(w->job, "ls", path), NULL, 0, &reply, w->e);
+	int r = ntr_mcp_ask(w->job, path_request(w->job, "ls", path), &reply, w->e);
 
 	if (r == -ENOENT && depth) /* gone since it was listed */
 		return 0;
@@ -166,6 +170,8 @@ static json_t *read_tree(
 	json_t *result;
 	int r = walk_dir(&w, path, 0);
 
+	if (r == -ENOENT && !*path) /* the session will be made by its first call */
+		r = 0;
 	if (!r && w.entries >= TREE_ENTRIES)
 		r = ntr_buf_printf(
 		        &w.out, "[only the first %d entries; use the terminal for more]\n", TREE_ENTRIES);
@@ -179,22 +185,26 @@ static json_t *read_tree(
 	return result;
 }
 
+/* What a name says counts only where the content can be that. */
 static const char *mime_of(const char *path, bool text)
 {
 	static const struct {
 		const char *end, *mime;
-	} known[] = {{".html", "text/html"}, {".css", "text/css"}, {".js", "text/javascript"},
-	        {".md", "text/markdown"}, {".csv", "text/csv"}, {".py", "text/x-python"},
-	        {".json", "application/json"}, {".xml", "application/xml"}, {".svg", "image/svg+xml"},
-	        {".png", "image/png"}, {".jpg", "image/jpeg"}, {".jpeg", "image/jpeg"}, {".gif", "image/gif"},
-	        {".webp", "image/webp"}, {".pdf", "application/pdf"}, {".zip", "application/zip"},
-	        {".gz", "application/gzip"}};
+		bool text;
+	} known[] = {{".html", "text/html", true}, {".css", "text/css", true},
+	        {".js", "text/javascript", true}, {".md", "text/markdown", true}, {".csv", "text/csv", true},
+	        {".py", "text/x-python", true}, {".json", "application/json", true},
+	        {".xml", "application/xml", true}, {".svg", "image/svg+xml", true},
+	        {".png", "image/png", false}, {".jpg", "image/jpeg", false}, {".jpeg", "image/jpeg", false},
+	        {".gif", "image/gif", false}, {".webp", "image/webp", false},
+	        {".pdf", "application/pdf", false}, {".zip", "application/zip", false},
+	        {".gz", "application/gzip", false}};
 	size_t n = strlen(path);
 
 	for (size_t i = 0; i < NTR_COUNT(known); i++) {
 		size_t k = strlen(known[i].end);
 
-		if (n > k && !strcasecmp(path + n - k, known[i].end))
+		if (known[i].text == text && n > k && !strcasecmp(path + n - k, known[i].end))
 			return known[i].mime;
 	}
 	return text ? "text/plain" : "application/octet-stream";
@@ -211,48 +221,79 @@ static json_t *file_contents(const char *uri, const char *path, const char *p, s
 	return contents(uri, mime_of(path, false), "blob", json_incref(json_object_get(b64, "base64")));
 }
 
-static json_t *map_contents(const char *uri, const char *path, int fd, struct ntr_mcp_error *err)
-{
-	struct stat st;
-	json_t *result;
-	void *p;
+/* A file comes through a pipe: of one that is too large no more is taken than shows it. */
+struct file {
+	int in, out;
+	struct ntr_buf data;
+	bool large;
+};
 
-	if (fstat(fd, &st) || st.st_size > FILE_MAX) {
-		snprintf(err->text, sizeof err->text,
-		        "%s is larger than %d MiB; read it in parts with the terminal", path, FILE_MAX >> 20);
-		return NULL;
+static void file_take(void *user)
+{
+	struct file *f = user;
+	ssize_t n = 1;
+
+	close(ntr_steal_fd(&f->out)); /* the daemon's is the last then */
+	while (n > 0 && f->data.len <= FILE_MAX && !ntr_buf_reserve(&f->data, 65536)) {
+		n = read(f->in, f->data.data + f->data.len, 65536);
+		if (n < 0 && errno == EINTR)
+			n = 1;
+		else if (n > 0)
+			f->data.len += (size_t)n;
 	}
-	if (!st.st_size)
-		return file_contents(uri, path, "", 0);
-	p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (p == MAP_FAILED)
-		return NULL;
-	result = file_contents(uri, path, p, (size_t)st.st_size);
-	munmap(p, (size_t)st.st_size);
-	return result;
+	f->large = f->data.len > FILE_MAX;
+	close(ntr_steal_fd(&f->in));
+}
+
+static void file_done(struct file *f)
+{
+	if (f->in >= 0)
+		close(f->in);
+	if (f->out >= 0)
+		close(f->out);
+	ntr_buf_done(&f->data);
+}
+
+static int file_open(struct file *f, const char *path, struct ntr_err *e)
+{
+	int fds[2];
+
+	*f = (struct file){.in = -1, .out = -1};
+	if (pipe2(fds, O_CLOEXEC))
+		return ntr_err_set(e, -errno, "read %s", path);
+	f->in = fds[0];
+	f->out = fds[1];
+	return 0;
 }
 
 static json_t *read_file(
         struct ntr_mcp_job *job, const char *uri, const char *path, struct ntr_mcp_error *err)
 {
-	ntr_autoclose int fd = memfd_create("ntr-mcp", MFD_CLOEXEC);
+	ntr_auto(file_done) struct file f;
 	ntr_autojson json_t *reply = NULL;
 	struct ntr_err e = {0};
-	int r = fd < 0 ? ntr_err_set(&e, -errno, "read %s", path) : 0;
+	int out, r = file_open(&f, path, &e);
 
+	out = f.out;
 	if (!r)
-		r = ntr_mcp_ask(job, path_request(job, "cat", path), &fd, 1, &reply, &e);
+		r = ntr_mcp_ask_feed(job, path_request(job, "cat", path), &out, 1, file_take, &f, &reply, &e);
 	if (r == -EISDIR)
 		return read_tree(job, uri, path, err);
+	if (f.large) {
+		snprintf(err->text, sizeof err->text,
+		        "%s is larger than %d MiB; read it in parts with the terminal", path, FILE_MAX >> 20);
+		return NULL;
+	}
 	if (r)
 		return ntr_mcp_work_failed(
 		        err, r == -ENOENT || r == -ENOTDIR ? NTR_RPC_NOT_FOUND : NTR_RPC_INTERNAL, &e);
-	return map_contents(uri, path, fd, err);
+	return f.data.err ? NULL
+	                  : file_contents(uri, path, f.data.len ? (char *)f.data.data : "", f.data.len);
 }
 
 json_t *ntr_mcp_resources_read(struct ntr_mcp *s, struct ntr_mcp_job *job, struct ntr_mcp_error *err)
 {
-	const char *uri = ntr_json_str(job->params, "uri", "");
+	const char *uri = ntr_json_str(job->req.params, "uri", "");
 	ntr_autofree char *path = path_of(uri);
 
 	(void)s;
@@ -262,5 +303,5 @@ json_t *ntr_mcp_resources_read(struct ntr_mcp *s, struct ntr_mcp_job *job, struc
 		        "a resource has a URI of the form " SCHEME "PATH; " SCHEME TREE " lists them");
 		return NULL;
 	}
-	return strcmp(path, TREE) ? read_file(job, uri, path, err) : read_tree(job, uri, "", err);
+	return strcmp(uri, SCHEME TREE) ? read_file(job, uri, path, err) : read_tree(job, uri, "", err);
 }

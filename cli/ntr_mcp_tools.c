@@ -18,7 +18,7 @@ static int add_session(json_t *tool)
 	                "Work in this workspace (one that fork made) instead of the usual one."));
 }
 
-int ntr_mcp_tools_load(struct ntr_mcp *s, struct ntr_mcp_job *job, struct ntr_err *e)
+static int tools_load(struct ntr_mcp *s, struct ntr_mcp_job *job, struct ntr_err *e)
 {
 	ntr_autojson json_t *reply = NULL, *tools = json_object();
 	json_t *tool;
@@ -26,7 +26,7 @@ int ntr_mcp_tools_load(struct ntr_mcp *s, struct ntr_mcp_job *job, struct ntr_er
 	int r = tools ? 0 : ntr_err_set(e, -ENOMEM, "mcp");
 
 	if (!r)
-		r = ntr_mcp_ask(job, json_deep_copy(s->listing), NULL, 0, &reply, e);
+		r = ntr_mcp_ask(job, json_deep_copy(s->listing), &reply, e);
 	if (r)
 		return r;
 	json_array_foreach (json_object_get(reply, "tools"), i, tool) {
@@ -47,23 +47,27 @@ int ntr_mcp_tools_load(struct ntr_mcp *s, struct ntr_mcp_job *job, struct ntr_er
 static const json_t *tools_of(struct ntr_mcp *s, struct ntr_mcp_job *job, struct ntr_err *e)
 {
 	const json_t *tools;
+	bool there;
 
+	pthread_mutex_lock(&s->m);
+	there = s->tools;
+	pthread_mutex_unlock(&s->m);
+	if (!there && tools_load(s, job, e))
+		return NULL;
 	pthread_mutex_lock(&s->m);
 	tools = s->tools;
 	pthread_mutex_unlock(&s->m);
-	if (!tools && !ntr_mcp_tools_load(s, job, e))
-		tools = s->tools;
 	return tools;
 }
 
 /* A tool as the client's revision knows tools. */
-static json_t *tool_row(const struct ntr_mcp *s, json_t *tool)
+static json_t *tool_row(const struct ntr_mcp_revision *rev, json_t *tool)
 {
 	json_t *row = json_copy(tool);
 
-	if (s->revision < NTR_MCP_2025_06)
+	if (!rev->structured)
 		json_object_del(row, "title");
-	if (s->revision < NTR_MCP_2025_03)
+	if (!rev->annotations)
 		json_object_del(row, "annotations");
 	return row;
 }
@@ -73,9 +77,10 @@ json_t *ntr_mcp_tools_list(struct ntr_mcp *s, struct ntr_mcp_job *job, struct nt
 	ntr_autojson json_t *rows = json_array();
 	struct ntr_err e = {0};
 	json_t *tools = (json_t *)(uintptr_t)tools_of(s, job, &e), *tool;
+	const json_t *cursor = json_object_get(job->req.params, "cursor");
 	const char *name;
 
-	if (json_object_get(job->params, "cursor")) {
+	if (cursor && !json_is_null(cursor)) {
 		err->code = NTR_RPC_PARAMS;
 		snprintf(err->text, sizeof err->text, "there is no such cursor: the list has one page");
 		return NULL;
@@ -83,7 +88,7 @@ json_t *ntr_mcp_tools_list(struct ntr_mcp *s, struct ntr_mcp_job *job, struct nt
 	if (!tools)
 		return ntr_mcp_work_failed(err, NTR_RPC_INTERNAL, &e);
 	json_object_foreach (tools, name, tool)
-		if (json_array_append_new(rows, tool_row(s, tool)))
+		if (json_array_append_new(rows, tool_row(job->req.rev, tool)))
 			return NULL;
 	return json_pack("{s:O}", "tools", rows);
 }
@@ -118,15 +123,16 @@ static int session_known(struct ntr_mcp_job *job, const char *session, struct nt
 	if (!strcmp(session, job->lane->s->session))
 		return 0;
 	return ntr_mcp_ask(
-	        job, json_pack("{s:s,s:s,s:i}", "op", "log", "session", session, "n", 1), NULL, 0, &reply, e);
+	        job, json_pack("{s:s,s:s,s:i}", "op", "log", "session", session, "n", 1), &reply, e);
 }
 
 static json_t *call_request(const struct ntr_mcp *s, const json_t *params, const char *session)
 {
 	ntr_autojson json_t *req = json_deep_copy(s->call);
-	ntr_autojson json_t *args = json_copy(json_object_get(params, "arguments"));
+	json_t *given = json_object_get(params, "arguments");
+	ntr_autojson json_t *args = json_is_object(given) ? json_copy(given) : NULL;
 
-	if (json_object_get(s->listing, "versions"))
+	if (args && json_object_get(s->listing, "versions"))
 		json_object_del(args, "session");
 	if (!req || json_object_set_new(req, "session", json_string(session)) ||
 	        json_object_set(req, "name", json_object_get(params, "name")) ||
@@ -142,7 +148,7 @@ static int add_link(const struct ntr_mcp *s, json_t *content, const char *tool, 
 	ntr_autofree char *uri = NULL;
 	const char *base;
 
-	if (!path || s->revision < NTR_MCP_2025_06 || strncmp(tool, "file_", 5) != 0)
+	if (!path || strncmp(tool, "file_", 5) != 0)
 		return 0;
 	base = strrchr(path, '/');
 	if (s->wsroot && !strncmp(path, s->wsroot, strlen(s->wsroot)) && path[strlen(s->wsroot)] == '/')
@@ -156,7 +162,7 @@ static int add_link(const struct ntr_mcp *s, json_t *content, const char *tool, 
 	               : 0;
 }
 
-static json_t *content_of(const struct ntr_mcp *s, const char *tool, const json_t *reply)
+static json_t *content_of(const struct ntr_mcp_job *job, const char *tool, const json_t *reply)
 {
 	ntr_autojson json_t *content =
 	        json_pack("[{s:s,s:O}]", "type", "text", "text", json_object_get(reply, "text"));
@@ -168,20 +174,21 @@ static json_t *content_of(const struct ntr_mcp *s, const char *tool, const json_
 	                                                    json_object_get(image, "b64"), "mimeType",
 	                                                    json_object_get(image, "mime"))))
 		return NULL;
-	if (!ntr_json_bool(reply, "is_error", false) && add_link(s, content, tool, reply))
+	if (job->req.rev->structured && !ntr_json_bool(reply, "is_error", false) &&
+	        add_link(job->lane->s, content, tool, reply))
 		return NULL;
 	return ntr_steal_ptr(content);
 }
 
-static json_t *call_result(const struct ntr_mcp *s, const char *tool, const json_t *reply)
+static json_t *call_result(const struct ntr_mcp_job *job, const char *tool, const json_t *reply)
 {
 	ntr_autojson json_t *structured = json_copy(json_object_get(reply, "structured"));
-	json_t *result = json_pack("{s:o,s:b}", "content", content_of(s, tool, reply), "isError",
+	json_t *result = json_pack("{s:o,s:b}", "content", content_of(job, tool, reply), "isError",
 	        ntr_json_bool(reply, "is_error", false));
 
 	if (structured && !json_object_get(structured, "commit"))
 		json_object_set(structured, "commit", json_object_get(reply, "commit"));
-	if (result && structured && s->revision >= NTR_MCP_2025_06 &&
+	if (result && structured && job->req.rev->structured &&
 	        json_object_set(result, "structuredContent", structured)) {
 		json_decref(result);
 		return NULL;
@@ -193,36 +200,56 @@ static void log_call(struct ntr_mcp *s, const struct ntr_mcp_job *job, const jso
 {
 	const json_t *st = json_object_get(reply, "structured");
 	enum ntr_mcp_level level = ntr_json_bool(st, "timed_out", false) ? NTR_MCP_WARNING : NTR_MCP_DEBUG;
-	json_t *data = json_pack("{s:O,s:s,s:O?,s:f}", "tool", json_object_get(job->params, "name"),
+	json_t *data = json_pack("{s:O,s:s,s:O?,s:f}", "tool", json_object_get(job->req.params, "name"),
 	        "session", job->lane->session, "commit", json_object_get(reply, "commit"), "seconds",
 	        (double)(ntr_mono_ns() - job->began_ns) / 1e9);
 
 	if (data)
-		ntr_mcp_log(s, level, data);
+		ntr_mcp_log(s, &job->req, level, data);
+}
+
+/* What may have run is not run again by us; who reads this has to look first. */
+static json_t *lost(int r, struct ntr_err *e)
+{
+	if (r == -ECONNRESET)
+		ntr_err_todo(e, "the call may have run to its end, in part or not at all, and is not "
+		                "repeated: look at the "
+		                "files before you do it again");
+	return failure(e);
+}
+
+static bool bad_call(const json_t *tools, const json_t *params, struct ntr_mcp_error *err)
+{
+	const json_t *args = json_object_get(params, "arguments");
+	const char *name = ntr_json_str(params, "name", "");
+
+	err->code = NTR_RPC_PARAMS;
+	if (!json_object_get(tools, name))
+		snprintf(err->text, sizeof err->text, "there is no tool '%.100s'", name);
+	else if (args && !json_is_object(args) && !json_is_null(args))
+		snprintf(err->text, sizeof err->text, "arguments is no object");
+	else
+		return false;
+	return true;
 }
 
 json_t *ntr_mcp_tools_call(struct ntr_mcp *s, struct ntr_mcp_job *job, struct ntr_mcp_error *err)
 {
-	const char *name = ntr_json_str(job->params, "name", ""), *session = job->lane->session;
+	const char *name = ntr_json_str(job->req.params, "name", ""), *session = job->lane->session;
 	ntr_autojson json_t *reply = NULL;
 	struct ntr_err e = {0};
-	const json_t *tools = tools_of(s, job, &e), *args = json_object_get(job->params, "arguments");
+	const json_t *tools = tools_of(s, job, &e);
+	int r;
 
 	if (!tools)
 		return failure(&e);
-	if (!json_object_get(tools, name)) {
-		err->code = NTR_RPC_PARAMS;
-		snprintf(err->text, sizeof err->text, "there is no tool '%.100s'", name);
+	if (bad_call(tools, job->req.params, err))
 		return NULL;
-	}
-	if (args && !json_is_object(args)) {
-		err->code = NTR_RPC_PARAMS;
-		snprintf(err->text, sizeof err->text, "arguments is no object");
-		return NULL;
-	}
-	if (session_known(job, session, &e) ||
-	        ntr_mcp_ask(job, call_request(s, job->params, session), NULL, 0, &reply, &e))
+	if (session_known(job, session, &e))
 		return failure(&e);
+	r = ntr_mcp_ask(job, call_request(s, job->req.params, session), &reply, &e);
+	if (r)
+		return lost(r, &e);
 	log_call(s, job, reply);
-	return call_result(s, name, reply);
+	return call_result(job, name, reply);
 }
