@@ -41,6 +41,9 @@ struct ntr_kv_pin {
 /* 0, -ENOENT, -EUCLEAN (checksum mismatch or corruption), -EIO. */
 int ntr_kv_get(struct ntr_kv *kv, enum ntr_cf cf, const void *key, size_t klen, struct ntr_kv_pin *ret);
 void ntr_kv_unpin(struct ntr_kv_pin *p);
+/* Begins to read a family's files ahead, bytes at most, and does not wait; once in the life of kv. It only
+ * makes first reads faster: 0, or -ENOMEM or -EAGAIN. */
+int ntr_kv_warm(struct ntr_kv *kv, enum ntr_cf cf, size_t bytes);
 
 /* Batches. Put and delete copy their arguments; they cannot fail short of memory, where the batch turns bad
  * and ntr_kv_write says -ENOMEM. */

@@ -22,7 +22,8 @@ struct ntr_kv {
 	uint64_t resumed;          /* how often; changed with log_lock, as what follows */
 	uint64_t resume_failed_ns; /* when it was tried last without success; 0: never */
 	bool broken;               /* and it has been said */
-	bool stuck;                /* resuming did not come back: RocksDB cannot even be closed */
+	_Atomic bool warmed[NTR_CF_COUNT];
+	bool stuck; /* resuming did not come back: RocksDB cannot even be closed */
 
 	pthread_mutex_t fault_lock;
 	_Atomic bool has_fault;

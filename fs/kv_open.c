@@ -33,6 +33,9 @@ void ntr_kv_database_options(rocksdb_options_t *o, bool create)
 	rocksdb_options_set_db_write_buffer_size(o, 128 * MIB);
 	rocksdb_options_set_max_open_files(o, files_limit());
 	rocksdb_options_set_skip_stats_update_on_db_open(o, 1);
+	/* A first pass over a tree reads chunks nearly in the order they were written: let the kernel read
+	 * ahead. Of a read that follows no other it reads no more than was asked for. */
+	rocksdb_options_set_advise_random_on_open(o, 0);
 	rocksdb_options_set_stats_dump_period_sec(o, 0);
 	rocksdb_options_set_stats_persist_period_sec(o, 0);
 	/* Only this mode never opened a broken tree after damage to the log (docs/store-format.md, crash

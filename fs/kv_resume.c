@@ -172,7 +172,7 @@ static bool resume(struct ntr_kv *kv, const char *failed)
 		free(text);
 		return false;
 	}
-	kv->resumed++;
+	__atomic_add_fetch(&kv->resumed, 1, __ATOMIC_RELEASE);
 	return true;
 }
 

@@ -14,6 +14,7 @@
 #endif
 
 enum { INIT_WAIT_S = 10, PROBE_WAIT_S = 5, RING_DEPTH = 4, RING_CPUS_MAX = 16, READAHEAD_KIB = 2048 };
+#define WARM_BYTES ((size_t)32 << 20) /* nodes of 400,000 files */
 
 bool ntr_versions_can_uring(void)
 {
@@ -535,6 +536,7 @@ int ntr_versions_start(struct ntr_store *s, const char *mountpoint, const struct
 		driver_free(v);
 		return r;
 	}
+	(void)ntr_kv_warm(ntr_store_kv(s), NTR_CF_NODE, WARM_BYTES);
 	r = open_best(v, e);
 	if (r) {
 		ntr_versions_stop(v);

@@ -15,7 +15,7 @@ enum ntr_transport { NTR_TRANSPORT_DEV, NTR_TRANSPORT_URING };
 
 struct ntr_versions_options {
 	int uring;      /* 1: io_uring where the kernel and libfuse allow it; 0: never */
-	int sched_idle; /* 1: ring threads under SCHED_IDLE */
+	int sched_idle; /* 1: ring threads under SCHED_IDLE while there is a CPU for everybody */
 	uint64_t root;  /* 0: all roots by name; else the mount shows this tree alone */
 	int fuse_fd; /* -1: mount at mountpoint; else an already mounted /dev/fuse descriptor (taken over) */
 	bool plain;  /* of trees without any extended attribute: GETXATTR is answered ENOSYS once and never

@@ -4,7 +4,8 @@
  * watchdog, counts versions_mount.c  mount, detach, mountinfo, errors     versions_ops.c    what answers each
  * request type versions_loop.c   threads that read /dev/fuse          versions_read.c   READ versions_dir.c
  * READDIR(PLUS) versions_table.c  inodes the kernel holds              versions_xattr.c  GETXATTR, LISTXATTR
- * versions_stuck.c  the end of a connection that nobody answers
+ * versions_stuck.c  the end of a connection that nobody answers   versions_sched.c  policy of the ring
+ * threads
  *
  * A request belongs to the thread that received it until it claims the right to answer it (ntr_vreq_claim).
  * On /dev/fuse the watchdog may claim it first, once it has taken too long; whoever claims answers, exactly
@@ -43,10 +44,11 @@ struct ntr_vslot {
 	_Atomic int op;
 	_Atomic bool leading; /* /dev/fuse: this thread is the one that reads */
 	bool uring;
-	pid_t client;      /* who sent the last request */
-	uint64_t reported; /* watchdog's: the state it has spoken about */
-	uint64_t ticked;   /* watchdog's: the state at its last tick */
-	uint8_t *buf;      /* reply buffer, grown as needed */
+	bool idle, sched_fixed; /* under SCHED_IDLE; for good */
+	pid_t client;           /* who sent the last request */
+	uint64_t reported;      /* watchdog's: the state it has spoken about */
+	uint64_t ticked;        /* watchdog's: the state at its last tick */
+	uint8_t *buf;           /* reply buffer, grown as needed */
 	size_t cap;
 	struct ntr_vstats stats;
 };
@@ -95,7 +97,9 @@ struct ntr_versions {
 	uint64_t serial;          /* no other driver of this process has it */
 	struct ntr_vloop loop;
 	struct ntr_vwatch watch;
-	bool first_written; /* system libfuse: INIT's reply has gone out */
+	_Atomic bool crowded; /* more threads want to run than there are CPUs */
+	double running;       /* the watchdog's: how many, on average */
+	bool first_written;   /* system libfuse: INIT's reply has gone out */
 };
 
 /* The kernel sends no request that names a node before it has the answer that made the node known, and no
@@ -131,6 +135,13 @@ void ntr_vslots_free(struct ntr_versions *v);
 
 int ntr_vwatch_start(struct ntr_versions *v);
 void ntr_vwatch_stop(struct ntr_versions *v);
+
+/* Counts what wants to run on this machine; the watchdog's. */
+void ntr_vsched_look(struct ntr_versions *v);
+/* Gives the calling ring thread the policy that fits. */
+void ntr_vsched_follow(struct ntr_vslot *s);
+/* One more count into the average: crowded from now on? */
+bool ntr_vsched_step(double *avg, unsigned running, unsigned cpus, bool crowded);
 
 /* Ends the connection. false: not possible here, and logged. */
 bool ntr_vabort(struct ntr_versions *v);

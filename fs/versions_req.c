@@ -34,13 +34,11 @@ void ntr_vlog(const char *fmt, ...)
 
 /* A thread of libfuse's rings: it must not be cancelled inside RocksDB, which is C++ (it ends by its event).
  */
-static void prepare_ring_thread(struct ntr_versions *v)
+static void prepare_ring_thread(struct ntr_vslot *s)
 {
-	const struct sched_param p = {0};
-
+	s->uring = true;
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
-	if (v->o.sched_idle)
-		(void)sched_setscheduler(0, SCHED_IDLE, &p);
+	atomic_store(&s->v->on_uring, true);
 }
 
 static struct ntr_vslot *slot_new(struct ntr_versions *v)
@@ -113,11 +111,10 @@ struct ntr_vslot *ntr_vreq_begin(fuse_req_t req, enum ntr_vop op)
 		fuse_reply_err(req, ENOMEM);
 		return NULL;
 	}
-	if (is_uring(req) && !s->uring) {
-		s->uring = true;
-		prepare_ring_thread(v);
-		atomic_store(&v->on_uring, true);
-	}
+	if (is_uring(req) && !s->uring)
+		prepare_ring_thread(s);
+	if (s->uring)
+		ntr_vsched_follow(s);
 	s->client = fuse_req_ctx(req)->pid;
 	atomic_store_explicit(&s->op, op, memory_order_relaxed);
 	atomic_store_explicit(&s->req, req, memory_order_relaxed);
@@ -279,6 +276,7 @@ static void *watchdog(void *arg)
 		pthread_mutex_unlock(&w->lock);
 		bool active = look(v);
 
+		ntr_vsched_look(v);
 		if (!active) {
 			atomic_store(&w->asleep, true);
 			active = look(v);

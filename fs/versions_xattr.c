@@ -124,7 +124,9 @@ void ntr_vop_listxattr(fuse_req_t req, fuse_ino_t id, size_t size)
 
 	if (!s)
 		return;
-	int r = ntr_vnode_is_top(n) ? 0 : ntr_xattr_each(&snap, n->ino, add_name, &l);
+	/* a plain mount's trees hold none; the kernel caches that no better than an answer, and cp asks twice
+	 * a file */
+	int r = v->o.plain || ntr_vnode_is_top(n) ? 0 : ntr_xattr_each(&snap, n->ino, add_name, &l);
 
 	if (r)
 		ntr_vreq_err(s, req, -r);

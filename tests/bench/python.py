@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""What calls from Python cost: p50 and p99, beside `bash -c` and `/usr/bin/python3 -c`, interleaved in one run.
+
+    NTR_BIN=DIR tests/bench/python.py DIR [--rounds N] [--files 0,1000,10000] [--large N] [--python PATH] [--nontainer]
+
+DIR: a folder on the filesystem to measure. --files: sizes of workspaces for opening, forking and one-file calls; --large:
+one more (50,000). --python: an interpreter with numpy and pandas, for the lines about preloading. --nontainer: the same
+calls through nontainer, where it can be imported. --json prints the figures as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "hooks" / "python"))
+
+import ntr  # noqa: E402
+
+Figures = dict[str, list[float]]
+FILL = "for i in $(seq %d); do mkdir -p d/$i; for k in $(seq 100); do echo $i.$k > d/$i/$k; done; done"
+
+
+def interleaved(rounds: int, what: dict[str, Callable[[], object]], warm: int = 3) -> Figures:
+    """Every line once a round, so that what the machine does meanwhile hits all alike. Milliseconds."""
+    found: Figures = {name: [] for name in what}
+    for i in range(rounds + warm):
+        for name, call in what.items():
+            began = time.perf_counter()
+            call()
+            if i >= warm:
+                found[name].append((time.perf_counter() - began) * 1e3)
+    return found
+
+
+def p(values: list[float], q: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * q))]
+
+
+def program(*argv: str) -> Callable[[], object]:
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    return lambda: subprocess.run(argv, env=env, check=True, capture_output=True)
+
+
+def good(result: object) -> object:
+    assert result, result
+    return result
+
+
+def fill(ws: ntr.Workspace, n: int) -> None:
+    good(ws.terminal(FILL % (n // 100)))
+
+
+def measure_calls(rounds: int) -> Figures:
+    ws = ntr.workspace("calls")
+    n = iter(range(1 << 30))
+    return interleaved(
+        rounds,
+        {
+            "bash -c true": program("bash", "-c", "true"),
+            "python3 -c pass": program("/usr/bin/python3", "-c", "pass"),
+            'terminal("true")': lambda: good(ws.terminal("true")),
+            'run_python("x=1")': lambda: good(ws.run_python("x=1")),
+            "write_file of 1 KB": lambda: good(ws.write_file("f", f"{next(n):1024}")),
+            "one file by terminal": lambda: good(ws.terminal(f"echo {next(n)} > g")),
+            "cache[k] = v": lambda: ws.cache.__setitem__("k", next(n)),
+        },
+    )
+
+
+def measure_import(rounds: int) -> Figures:
+    env = {**os.environ, "PYTHONPATH": str(TOP / "hooks" / "python")}
+
+    def run(code: str) -> Callable[[], object]:
+        return lambda: subprocess.run(["/usr/bin/python3", "-c", code], env=env, check=True)
+
+    return interleaved(
+        rounds,
+        {"pass": run("pass"), "import ntr": run("import ntr"), "ntr.workspace": run("import ntr; ntr.workspace")},
+    )
+
+
+def measure_size(rounds: int, files: int) -> Figures:
+    name = f"size{files}"
+    ws = ntr.workspace(name)
+    if files:
+        fill(ws, files)
+    n = iter(range(1 << 30))
+
+    def fork() -> None:
+        ws.fork(f"{name}-{next(n)}").close()
+
+    lines: dict[str, Callable[[], object]] = {
+        "open": lambda: ntr.workspace(name).close(),
+        "nothing changes": lambda: good(ws.terminal("true")),
+        "one file changes": lambda: good(ws.terminal(f"echo {next(n)} > changing")),
+        "fork": fork,
+    }
+    found = interleaved(rounds, lines)
+    for s in ntr.sessions():
+        if s.name.startswith(f"{name}-"):
+            ntr.delete(s.name)
+    return found
+
+
+def measure_preload(rounds: int, python: str) -> Figures:
+    config = ntr.PythonConfig(python=python, preload=["numpy", "pandas"])
+    ws = ntr.workspace("preload", python=config)
+    return interleaved(
+        rounds,
+        {
+            "python -c 'import numpy, pandas'": program(python, "-c", "import numpy, pandas"),
+            "run_python, preloaded": lambda: good(ws.run_python("import numpy, pandas")),
+        },
+    )
+
+
+def measure_nontainer(rounds: int, files: int, isolation: str, place: Path) -> Figures:
+    """The same calls there, with its default backend."""
+    import nontainer  # type: ignore[import-not-found]
+
+    store = place / f"nontainer-{isolation}-{files}"
+    config = nontainer.PythonConfig(isolation="process") if isolation == "process" else None
+    ws = nontainer.workspace("bench", store=str(store), python=config)
+    if files:
+        ws.terminal(FILL % (files // 100))
+        assert ws.terminal("find d -type f | wc -l").stdout.strip() == str(files)
+    n = iter(range(1 << 30))
+
+    def reopen() -> None:
+        nontainer.workspace("bench", store=str(store), python=config).close()
+
+    lines: dict[str, Callable[[], object]] = {
+        "nothing changes": lambda: ws.terminal("true"),
+        "one file changes": lambda: ws.terminal(f"echo {next(n)} > changing"),
+        'run_python("x=1")': lambda: ws.run_python("x=1"),
+        "fork": lambda: ws.fork(f"f{next(n)}"),
+    }
+    found = interleaved(rounds, lines)
+    ws.close()
+    found.update(interleaved(rounds, {"open": reopen}))
+    return found
+
+
+def show(title: str, figures: Figures) -> None:
+    print(f"\n{title}")
+    for name, values in figures.items():
+        mean = statistics.fmean(values)
+        print(f"  {name:36} p50 {p(values, 0.5):8.2f} ms   p99 {p(values, 0.99):8.2f} ms   mean {mean:8.2f}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("dir", type=Path)
+    parser.add_argument("--rounds", type=int, default=100)
+    parser.add_argument("--files", default="0,1000,10000")
+    parser.add_argument("--large", type=int, default=50000)
+    parser.add_argument("--python")
+    parser.add_argument("--nontainer", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    o = parser.parse_args()
+    place = o.dir.resolve() / "ntr-bench-python"
+    place.mkdir(parents=True)
+    os.environ["NTR_STORE"] = str(place / "store")
+    run = place / "run"
+    run.mkdir(mode=0o700)
+    os.environ["XDG_RUNTIME_DIR"] = str(run)
+    everything: dict[str, Figures] = {}
+    try:
+        everything["calls"] = measure_calls(o.rounds)
+        everything["import"] = measure_import(min(o.rounds, 30))
+        for files in dict.fromkeys([*map(int, o.files.split(",")), o.large]):
+            everything[f"{files} files"] = measure_size(o.rounds, files)
+        if o.python:
+            everything["preload"] = measure_preload(min(o.rounds, 20), o.python)
+        if o.nontainer:
+            for isolation in ("default", "process"):
+                for files in map(int, o.files.split(",")):
+                    title = f"nontainer, {isolation}, {files} files"
+                    everything[title] = measure_nontainer(min(o.rounds, 30), files, isolation, place)
+    finally:
+        from ntr._daemon import find_binary
+
+        subprocess.run([find_binary(), "daemon", "stop"], check=False)
+        with contextlib.suppress(OSError):
+            shutil.rmtree(place)
+    if o.json:
+        said = {t: {n: {"p50": p(v, 0.5), "p99": p(v, 0.99)} for n, v in f.items()} for t, f in everything.items()}
+        print(json.dumps(said))
+    else:
+        for title, figures in everything.items():
+            show(title, figures)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
