@@ -74,8 +74,6 @@ static int apply(struct ntr_arun *w)
 		r = ntr_arun_reset(w);
 	if (!r)
 		r = ntr_arun_restore(w);
-	if (!r && w->changed)
-		r = ntr_arun_ride(w);
 	return r;
 }
 
@@ -98,6 +96,8 @@ static int run(struct ntr_arun *w)
 	r = ntr_arun_walk(w);
 	if (!r && !is_still(w))
 		r = apply(w);
+	if (!r && (w->changed || w->last))
+		r = ntr_arun_ride(w);
 	ntr_dirs_done(&w->dirs); /* gives lent modes back, and notes the times that this leaves */
 	if (!r)
 		settle_entries(w);
@@ -131,10 +131,34 @@ static int absorb(const struct ntr_arun *as, uint64_t base_root, struct ntr_abso
 	return 0;
 }
 
+void ntr_absorb_early(struct ntr_memo *m, struct ntr_txn *txn)
+{
+	struct ntr_arun w = {.memo = m, .txn = txn, .old = m->cur, .now = ntr_wall_ns()};
+
+	ntr_absorb_early_done(m);
+	TAILQ_INIT(&w.objs);
+	w.tree = ntr_mtree_new();
+	if (!w.tree)
+		return;
+	ntr_arun_early(&w);
+	ntr_dirs_done(&w.dirs);
+	run_done(&w);
+	ntr_mtree_free(w.tree);
+}
+
 int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
         struct ntr_absorb_result *ret, struct ntr_err *e)
 {
 	struct ntr_arun w = {.memo = m, .txn = txn, .full = full, .old = full ? NULL : m->cur, .e = e};
+
+	return absorb(&w, base_root, ret);
+}
+
+int ntr_absorb_last(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
+        struct ntr_absorb_result *ret, struct ntr_err *e)
+{
+	struct ntr_arun w = {
+	        .memo = m, .txn = txn, .full = full, .last = true, .old = full ? NULL : m->cur, .e = e};
 
 	return absorb(&w, base_root, ret);
 }

@@ -31,6 +31,8 @@ struct ntr_absorb_result {
  * all)? 1 or 0, or negative errno. Does not change the memo. A change that is not worth a commit (atime; only
  * a directory's own times) counts as 0. */
 int ntr_absorb_check(struct ntr_memo *m);
+/* The rest of it: do own times of directories wait for a commit to ride with? 1, 0, negative errno. */
+int ntr_absorb_times_wait(struct ntr_memo *m);
 
 /* Step 2: walks again and writes the changes into txn (whose snap reads as head). base: the tree below the
  * overlay. full: ignore the memo and compare everything (recovery). The memo is updated in a shadow copy:
@@ -38,12 +40,19 @@ int ntr_absorb_check(struct ntr_memo *m);
  * state. */
 int ntr_absorb_run(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
         struct ntr_absorb_result *ret, struct ntr_err *e);
+/* The last time before upper goes: directories' own times are worth a commit, too. */
+int ntr_absorb_last(struct ntr_memo *m, struct ntr_txn *txn, uint64_t base_root, bool full,
+        struct ntr_absorb_result *ret, struct ntr_err *e);
 /* The same for an upper that went through a power failure, and may be older than head or hold less than was
  * absorbed from it: takes from it only what is provably newer than head (design, "After a power failure"). h:
  * the session's record. */
 struct ntr_head;
 int ntr_absorb_newer(struct ntr_memo *m, struct ntr_txn *txn, const struct ntr_head *h,
         struct ntr_absorb_result *ret, struct ntr_err *e);
+/* Before the session is stopped for a run into txn: reads content already when there is much to read. done:
+ * before txn ends. */
+void ntr_absorb_early(struct ntr_memo *m, struct ntr_txn *txn);
+void ntr_absorb_early_done(struct ntr_memo *m);
 void ntr_absorb_accept(struct ntr_memo *m);
 void ntr_absorb_reject(struct ntr_memo *m);
 

@@ -155,3 +155,29 @@ int ntr_absorb_check(struct ntr_memo *m)
 	ntr_dirs_done(&dirs);
 	return r;
 }
+
+/* What the memo has of a directory's time is what the tree has, unless it is pending. */
+static int time_waits(struct ntr_dirs *dirs, struct ntr_mdir *d)
+{
+	struct statx sx;
+	int fd, r;
+
+	if (d->flags & NTR_MD_PENDING)
+		return 1;
+	r = ntr_dirs_get(dirs, d, &fd);
+	if (!r)
+		r = ntr_statx_at(fd, "", &sx);
+	return r ? r : ntr_mstat_of(&sx).mtime != d->st.mtime;
+}
+
+int ntr_absorb_times_wait(struct ntr_memo *m)
+{
+	struct ntr_dirs dirs;
+	int r = 0;
+
+	ntr_dirs_init(&dirs, m->fd, m->cur->root);
+	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next)
+		r = time_waits(&dirs, d);
+	ntr_dirs_done(&dirs);
+	return r;
+}

@@ -38,12 +38,15 @@ static int equals(struct ntr_arun *w, const struct ntr_inode *in, int fd)
 
 /* A large file that looks untouched (opened for writing, a memo lost): not to be written anew. Holes that
  * became zeros or zeros that became holes are no change of content. */
+static bool looks_untouched(const struct ntr_aobj *o, const struct ntr_inode *in)
+{
+	return in->data_kind == NTR_DATA_EXTENTS && in->size == o->st.size &&
+	       in->mtime.tv_sec == o->mtime.tv_sec && in->mtime.tv_nsec == o->mtime.tv_nsec;
+}
+
 static int is_untouched(struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in, int fd)
 {
-	if (in->data_kind != NTR_DATA_EXTENTS || in->size != o->st.size ||
-	        in->mtime.tv_sec != o->mtime.tv_sec || in->mtime.tv_nsec != o->mtime.tv_nsec)
-		return 0;
-	return equals(w, in, fd);
+	return looks_untouched(o, in) ? equals(w, in, fd) : 0;
 }
 
 static int take_once(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in, int fd, bool *ret_steady)
@@ -89,6 +92,17 @@ int ntr_aobj_open(struct ntr_arun *w, struct ntr_aobj *o, int *ret_fd)
 	return r ? r : ntr_dirs_open_file(dirfd, ntr_aobj_name(o), ret_fd, &touched);
 }
 
+static int attach_early(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in)
+{
+	bool cut = false;
+	int r = ntr_file_attach(w->txn, in, ntr_early_of(w->memo, o), &cut);
+
+	if (cut)
+		o->flags |= NTR_AO_RACY;
+	w->bytes += o->st.size;
+	return r;
+}
+
 int ntr_aobj_content(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in)
 {
 	ntr_autoclose int fd = -1;
@@ -96,7 +110,9 @@ int ntr_aobj_content(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *i
 
 	if (!o->st.size && !in->size) /* empty, and was */
 		return 0;
-	if (o->flags & NTR_AO_POOLED) {
+	if (o->flags & NTR_AO_EARLY && !looks_untouched(o, in)) {
+		r = attach_early(w, o, in);
+	} else if (o->flags & NTR_AO_POOLED) {
 		r = ntr_pool_wait(w, o, in);
 	} else {
 		r = ntr_aobj_open(w, o, &fd);

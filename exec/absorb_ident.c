@@ -3,7 +3,8 @@
  * What the memo has seen keeps its inode wherever it went. Of the rest, an object is what head has in its
  * place when overlayfs says that it was copied up from there (`origin`; a merged directory; `metacopy`), or
  * when it was born at the moment that head's record tells; a redirect names the place it came from, and our
- * own mark the inode that was copied (init_rename_move.c). All else is new. A file with several names in the
+ * own mark the inode that was copied (init_rename_move.c); symlinks and special files have no redirect
+ * (absorb_moved.c). All else is new. A file with several names in the
  * commit loses the one that is written to: overlayfs then gives no `origin`, and neither do we take one. No
  * two objects of upper are ever one inode. */
 #include "absorb_impl.h"
@@ -388,7 +389,10 @@ static int identify_surely(struct ntr_arun *w, struct ntr_aobj *o)
 		return ntr_aobj_fail(w, o, r);
 	if (S_ISREG(o->mode) && !(o->marks.flags & NTR_MARK_METACOPY)) {
 		o->flags |= NTR_AO_CONTENT;
-		w->files++;
+		if (ntr_early_of(w->memo, o))
+			o->flags |= NTR_AO_EARLY;
+		else
+			w->files++;
 	}
 	return 0;
 }
@@ -420,6 +424,9 @@ int ntr_arun_identify(struct ntr_arun *w)
 	TAILQ_FOREACH (o, &w->objs, link)
 		if (!o->dir && (r = identify_surely(w, o)))
 			return r;
+	r = ntr_arun_moved(w);
+	if (r)
+		return r;
 	TAILQ_FOREACH (o, &w->objs, link) {
 		if (o->dir || o->ref.place == NTR_PLACE_NONE)
 			continue;

@@ -89,6 +89,7 @@ struct ntr_memo {
 	bool coarse; /* times may stand still over a change: kernels before 6.13 */
 	uint32_t dev_major, dev_minor;
 	struct ntr_mtree *cur, *shadow;
+	struct ntr_early *early; /* absorb_early.c */
 };
 
 static inline const char *ntr_me_name(const struct ntr_mdir *d, uint32_t i)
@@ -163,7 +164,8 @@ void ntr_dirs_done(struct ntr_dirs *c);
 int ntr_dirs_get(struct ntr_dirs *c, struct ntr_mdir *d, int *ret_fd);
 /* Opens a regular file for reading. *ret_touched: its mode had to be lent, so its ctime moved. */
 int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touched);
-/* Lends u+rwx / u+rw (w for the note of it) to what name in dirfd is; returns the mode to give back to ntr_dirs_unlend. */
+/* Lends u+rwx / u+rw (w for the note of it) to what name in dirfd is; returns the mode to give back to
+ * ntr_dirs_unlend. */
 int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode);
 int ntr_dirs_unlend(int fd, uint32_t mode, uint32_t bits);
 /* ntr_marks_read, lending r where it has to. */
@@ -188,6 +190,7 @@ enum {
 	NTR_AO_NAMED = 128,     /* this run gave it names or took some */
 	NTR_AO_KEEP = 256,      /* head's content stays, whatever upper has */
 	NTR_AO_UNDECIDED = 512, /* scratch of a run on an older upper */
+	NTR_AO_EARLY = 1024,    /* its content has been read */
 };
 enum { NTR_CONTENT_NONE, NTR_CONTENT_WAIT, NTR_CONTENT_READY };
 struct ntr_aobj {
@@ -228,6 +231,7 @@ struct ntr_arun {
 	struct ntr_store *store;
 	struct ntr_snap head, base; /* as they were at the beginning */
 	bool full, changed, racy;
+	bool last;             /* directories' own times count */
 	uint64_t bytes, files; /* files: objects whose content is to be read */
 	uint64_t now;          /* when the walk began */
 	struct ntr_dirs dirs;
@@ -300,6 +304,9 @@ int ntr_aobj_fresh(struct ntr_arun *w, struct ntr_aobj *o);
 int ntr_aobj_beneath(struct ntr_arun *w, const struct ntr_aobj *o, struct ntr_inode *ret);
 int ntr_arun_in_use(struct ntr_arun *w, uint64_t tree); /* 1: it is an object of upper. 0, negative errno */
 
+/* absorb_moved.c: committed symlinks and special files that were renamed */
+int ntr_arun_moved(struct ntr_arun *w);
+
 /* absorb_newer.c: identify, where upper is older than head. Entries that head knows better are marked as
  * unchanged. */
 int ntr_arun_identify_newer(struct ntr_arun *w);
@@ -337,6 +344,11 @@ int ntr_items_drop(struct ntr_txn *t, uint64_t ino, uint8_t type);
 int ntr_links_each(const struct ntr_snap *s, uint64_t ino,
         int (*fn)(void *user, uint64_t dir, const char *name), void *user);
 int ntr_items_copy(struct ntr_txn *t, const struct ntr_snap *from, uint64_t x, uint64_t y, uint8_t type);
+
+/* absorb_early.c */
+void ntr_arun_early(struct ntr_arun *w);
+/* The object's content in its present state, or NULL. */
+const struct ntr_file_loaded *ntr_early_of(const struct ntr_memo *m, const struct ntr_aobj *o);
 
 /* absorb_content.c: reads the object's content into in. */
 int ntr_aobj_content(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in);

@@ -243,6 +243,7 @@ static int ride(struct ntr_arun *w, struct ntr_mdir *d)
 		r = ntr_inode_get(ntr_txn_snap(w->txn), d->tree, &in);
 	if (r)
 		return r;
+	w->changed = true;
 	d->flags &= (uint8_t)~NTR_MD_PENDING;
 	ntr_aobj_stat(&o, &sx);
 	set_times(&o, &in);

@@ -111,7 +111,7 @@ static void *worker(void *arg)
 
 static bool is_eligible(const struct ntr_aobj *o)
 {
-	return o->flags & NTR_AO_CONTENT && o->st.size &&
+	return o->flags & NTR_AO_CONTENT && !(o->flags & NTR_AO_EARLY) && o->st.size &&
 	       (o->flags & NTR_AO_FRESH ? o->st.size <= UINT64_C(1) << NTR_SIZE_MAX_LOG2
 	                                : o->st.size <= NTR_CHUNK_SIZE);
 }

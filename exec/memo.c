@@ -267,6 +267,7 @@ void ntr_memo_free(struct ntr_memo *m)
 {
 	if (!m)
 		return;
+	ntr_absorb_early_done(m);
 	ntr_mtree_free(m->cur);
 	ntr_mtree_free(m->shadow);
 	free(m);

@@ -9,10 +9,12 @@
  * same LOG and keep the same tree. Whatever changes a file also sets its mtime to a value of the operation's
  * own.
  *
- * --follow: the other side's log: where it gave EXDEV for a rename of a directory it is not done here either.
+ * --follow: the other side's log: where it gave EXDEV, as documented, for a copy_file_range or for a rename
+ * (root's, of what lies deep) it is not done here either.
  * --no-now: files that were cut short bear a time of the test, which differs; it counts as equal to another
  * such.
- * --killable: errors that a filesystem gives whose server is dead end the run instead of being results.
+ * --killable: errors that a filesystem gives whose server is dead (and ENOSYS, a dead supervisor's) end the
+ * run instead of being results.
  * --steps: ends after so many calls, which is how a tree is made that equals that of a run which was killed
  * there.
  *
@@ -120,6 +122,7 @@ static bool server_is_gone(long result)
 {
 	switch (result) {
 	case -EIO:
+	case -ENOSYS: /* of a rename: an ordinary user's are answered by the supervisor */
 	case -ENOTCONN:
 	case -ECONNABORTED:
 	case -ECANCELED:
