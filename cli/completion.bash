@@ -52,8 +52,8 @@ _ntr()
 	if [[ $cur == -* ]]; then
 		local own=
 		case $verb in
-		new) own='--from --durability --root' ;;
-		run) own='-c --timeout --no-commit --env --cwd --rm' ;;
+		new) own='--from --durability --root --mount' ;;
+		run) own='-c --timeout --no-commit --env --cwd --mount --rm' ;;
 		rm) own='--discard' ;;
 		rollback) own='--steps --discard --force' ;;
 		log) own='-n' ;;

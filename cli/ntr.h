@@ -49,6 +49,7 @@ enum {
 	NTR_OPT_MODULE,
 	NTR_OPT_NO_CACHE,
 	NTR_OPT_VERSIONS,
+	NTR_OPT_MOUNT,
 };
 
 enum ntr_group {

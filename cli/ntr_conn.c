@@ -108,6 +108,17 @@ int ntr_conn_send(struct ntr_conn *c, json_t *req, const int *fds, size_t nfds, 
 	return conn_lost(c, r, e);
 }
 
+/* What went wrong beside the request: it is done. */
+static void print_warnings(const json_t *list)
+{
+	const json_t *w;
+	size_t i;
+
+	json_array_foreach (list, i, w)
+		if (json_is_string(w))
+			fprintf(stderr, "ntr: warning: %s\n", json_string_value(w));
+}
+
 int ntr_conn_recv(struct ntr_conn *c, json_t **ret, bool *ret_final, struct ntr_err *e)
 {
 	json_t *err;
@@ -122,6 +133,8 @@ int ntr_conn_recv(struct ntr_conn *c, json_t **ret, bool *ret_final, struct ntr_
 	if (r)
 		return conn_lost(c, r, e);
 	*ret_final = !json_object_get(*ret, "event");
+	if (*ret_final)
+		print_warnings(json_object_get(*ret, "warnings"));
 	err = json_object_get(*ret, "ok") ? NULL : json_object_get(*ret, "error");
 	if (*ret_final && err)
 		r = conn_error(c, err, e);

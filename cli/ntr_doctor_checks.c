@@ -265,6 +265,39 @@ static void check_uring(const char *store, struct ntr_finding *f)
 	}
 }
 
+/* x86 only: elsewhere a virtual machine is not told from another one here, and nothing is said. */
+static bool is_virtual(void)
+{
+	ntr_autofree char *text = NULL;
+	size_t n = 0;
+
+	return !ntr_read_file(AT_FDCWD, "/proc/cpuinfo", 1 << 24, &text, &n) && strstr(text, " hypervisor");
+}
+
+/* To wake a halted CPU of a virtual machine is a matter of its host, and takes longer than to answer a
+ * request. */
+static void check_halt_polling(const char *store, struct ntr_finding *f)
+{
+	static const char path[] = "/sys/module/haltpoll/parameters/guest_halt_poll_ns";
+	bool vm = is_virtual();
+	char c = vm ? switch_of(path) : '\0';
+
+	(void)store;
+	f->name = "halt polling";
+	if (!vm) {
+		found(f, true, "not needed: this is no virtual machine");
+	} else if (c && c != '0') {
+		found(f, true, "on: an idle CPU of this virtual machine wakes up quickly");
+	} else if (c) {
+		found(f, true,
+		        "off: waking an idle CPU of this virtual machine takes longer than a request; with "
+		        "it, an idle CPU spins for a moment before it halts");
+		fix(f, "to try it, as root: echo 200000 > %s", path);
+	} else {
+		found(f, true, "this virtual machine's kernel has none");
+	}
+}
+
 static void check_libfuse(const char *store, struct ntr_finding *f)
 {
 	(void)store;
@@ -397,5 +430,5 @@ static void check_rung(const char *store, struct ntr_finding *f)
 }
 
 ntr_check_fn *const ntr_checks[] = {check_kernel, check_programs, check_fuse_device, check_fusermount,
-        check_overlay, check_userns, check_mounting, check_uring, check_libfuse, check_store, check_space,
-        check_runtime_dir, check_redirects, check_limits, check_rung, NULL};
+        check_overlay, check_userns, check_mounting, check_uring, check_halt_polling, check_libfuse,
+        check_store, check_space, check_runtime_dir, check_redirects, check_limits, check_rung, NULL};

@@ -152,6 +152,8 @@ static json_t *run_request(struct ntr_cmd *cmd, int *ret_status)
 	if (!r)
 		r = ntr_call_environment(cmd, req);
 	if (!r)
+		r = ntr_call_mounts(cmd, req);
+	if (!r)
 		r = add_command(cmd, req);
 	if (r) {
 		*ret_status = r < 0 ? 0 : r;

@@ -1,5 +1,6 @@
 /* Sessions: new, fork, sessions, rm, rename, and their processes: ps, stop. */
 #include "ntr.h"
+#include "ntr_call.h"
 
 #include "../base/util.h"
 
@@ -69,7 +70,7 @@ int ntr_new_main(struct ntr_cmd *cmd)
 {
 	const char *from = ntr_cmd_opt(cmd, NTR_OPT_FROM), *dur = ntr_cmd_opt(cmd, NTR_OPT_DURABILITY);
 	ntr_auto(origin_done) struct origin o = {.fd = -1};
-	ntr_autojson json_t *reply = NULL;
+	ntr_autojson json_t *reply = NULL, *req = NULL;
 	struct ntr_err e = {0};
 	int r;
 
@@ -80,8 +81,11 @@ int ntr_new_main(struct ntr_cmd *cmd)
 	r = from ? origin_open(from, &o) : 0;
 	if (r)
 		return ntr_cmd_die(cmd, r, NULL, "--from %s: %s", from, strerror(-r));
-	r = ntr_request(cmd, new_request(cmd, cmd->nargs ? cmd->args[0] : cmd->session, from, &o), &o.fd,
-	        o.fd >= 0, ntr_progress, NULL, &reply, &e);
+	req = new_request(cmd, cmd->nargs ? cmd->args[0] : cmd->session, from, &o);
+	r = req ? ntr_call_mounts(cmd, req) : 0;
+	if (r)
+		return r < 0 ? ntr_cmd_die(cmd, r, NULL, "%s", strerror(-r)) : r;
+	r = ntr_request(cmd, ntr_steal_ptr(req), &o.fd, o.fd >= 0, ntr_progress, NULL, &reply, &e);
 	ntr_progress_end();
 	if (r)
 		return ntr_cmd_fail(cmd, &e);

@@ -37,6 +37,8 @@ static json_t *tool_request(struct ntr_cmd *cmd, json_t *args, int *ret_status)
 	r = ntr_call_timeout(cmd, req);
 	if (!r)
 		r = ntr_call_environment(cmd, req);
+	if (!r)
+		r = ntr_call_mounts(cmd, req);
 	if (r) {
 		*ret_status = r < 0 ? 0 : r;
 		return NULL;

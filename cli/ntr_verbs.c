@@ -9,6 +9,8 @@ static const struct argp_option new_options[] = {
         {"durability", NTR_OPT_DURABILITY, "fsync|relaxed", 0,
                 "when a commit is on disk: with its reply, or 50-100 ms later", 0},
         {"root", NTR_OPT_ROOT, "PATH", 0, "where calls see the files; /workspace without", 0},
+        {"mount", NTR_OPT_MOUNT, "POINT=DIR[:rw]", 0,
+                "show a directory of the host at POINT, read-only without :rw", 0},
         {0},
 };
 static const struct argp_option run_options[] = {
@@ -17,6 +19,8 @@ static const struct argp_option run_options[] = {
         {"no-commit", NTR_OPT_NO_COMMIT, NULL, 0, "leave what it changes uncommitted", 0},
         {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for this call only", 0},
         {"cwd", NTR_OPT_CWD, "DIR", 0, "start in DIR, for this call only", 0},
+        {"mount", NTR_OPT_MOUNT, "POINT=DIR[:rw]", 0,
+                "show a directory of the host at POINT, from now on; POINT= takes it off", 0},
         {"rm", NTR_OPT_RM, NULL, 0, "run on a throw-away fork", 0},
         {"render", NTR_OPT_RENDER, NULL, 0, "print the result as an agent gets to read it", 0},
         {0},
@@ -34,6 +38,8 @@ static const struct argp_option py_options[] = {
         {"no-commit", NTR_OPT_NO_COMMIT, NULL, 0, "leave what it changes uncommitted", 0},
         {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for this call only", 0},
         {"cwd", NTR_OPT_CWD, "DIR", 0, "start in DIR, for this call only", 0},
+        {"mount", NTR_OPT_MOUNT, "POINT=DIR[:rw]", 0,
+                "show a directory of the host at POINT, from now on; POINT= takes it off", 0},
         {"render", NTR_OPT_RENDER, NULL, 0, "print the result as an agent gets to read it", 0},
         {0},
 };
@@ -41,6 +47,8 @@ static const struct argp_option tool_options[] = {
         {"timeout", NTR_OPT_TIMEOUT, "T", 0, "end a call after T: seconds, or 10s, 5m, 1h", 0},
         {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for this call only", 0},
         {"cwd", NTR_OPT_CWD, "DIR", 0, "start a call in DIR", 0},
+        {"mount", NTR_OPT_MOUNT, "POINT=DIR[:rw]", 0,
+                "show a directory of the host at POINT, from now on; POINT= takes it off", 0},
         {0},
 };
 static const struct argp_option mcp_options[] = {
@@ -57,6 +65,8 @@ static const struct argp_option mcp_options[] = {
         {"timeout", NTR_OPT_TIMEOUT, "T", 0, "end a call after T: seconds, or 10s, 5m, 1h", 0},
         {"env", NTR_OPT_ENV, "NAME=VALUE", 0, "set a variable for every call", 0},
         {"cwd", NTR_OPT_CWD, "DIR", 0, "start every call in DIR", 0},
+        {"mount", NTR_OPT_MOUNT, "POINT=DIR[:rw]", 0,
+                "show a directory of the host at POINT, from now on; POINT= takes it off", 0},
         {0},
 };
 static const struct argp_option rm_options[] = {

@@ -69,6 +69,8 @@ enum ntrd_need { NTRD_OPTIONAL, NTRD_REQUIRED };
 const char *ntrd_arg_str(struct ntrd_req *rq, const char *key, enum ntrd_need need);
 /* Bytes without a NUL among them. */
 const char *ntrd_arg_bytes(struct ntrd_req *rq, const char *key, enum ntrd_need need);
+/* The member path_first of a call: a directory that comes before PATH. NULL: none. */
+const char *ntrd_arg_path_first(struct ntrd_req *rq);
 /* Bytes of any kind; NULL: absent. */
 const char *ntrd_arg_blob(struct ntrd_req *rq, const char *key, size_t *ret_len);
 /* An array of bytes as a vector; NULL: absent. */
@@ -160,6 +162,7 @@ struct ntrd_watch {
 	void (*answer)(void *user, const json_t *msg);
 	void *user;
 	const char *session, *inside; /* who waits for whom; inside may be NULL */
+	bool keep;                    /* ntrd_watch_hangup does not mean it */
 };
 int ntrd_watcher_new(struct ntrd_watcher **ret);
 void ntrd_watcher_free(struct ntrd_watcher *w);

@@ -79,7 +79,8 @@ json_t *ntrd_row_session(struct ntr_ctl *ctl, const struct ntr_head *h)
 	        time_json(h->created_ns));
 	ntr_autojson json_t *info = ntr_ctl_session_info(ctl, h);
 
-	if (!row || !info || json_object_update_missing(row, info))
+	if (!row || !info || json_object_update_missing(row, info) ||
+	        json_object_set_new(row, "mounts", ntr_ctl_mounts(ctl, h)))
 		return NULL;
 	return ntr_steal_ptr(row);
 }

@@ -1,5 +1,6 @@
 /* py: a call of the session's Python. */
 #include "ntrd_call.h"
+#include "ntrd_mounts.h"
 #include "ntrd_py.h"
 #include "ntrd_stream.h"
 
@@ -234,6 +235,7 @@ static void read_environment(struct ntrd_req *rq, struct ntrd_py *p)
 	if (!p->spec.env)
 		p->spec.env = none;
 	p->spec.cwd = ntrd_arg_bytes(rq, "cwd", NTRD_OPTIONAL);
+	p->spec.path_first = ntrd_arg_path_first(rq);
 	p->py.python = ntrd_arg_str(rq, "python", NTRD_OPTIONAL);
 	if (p->py.python && !*p->py.python)
 		ntrd_arg_bad(rq, "the member 'python' is empty");
@@ -321,6 +323,8 @@ int ntrd_py_call(struct ntrd_req *rq, struct ntrd_py *p, struct ntr_call_result 
 	if (!call)
 		return -ENOMEM;
 	r = ntrd_check_inside(rq, p->session);
+	if (!r)
+		r = ntrd_mounts_set(rq, p->session);
 	if (!r)
 		r = watch(rq, p, call, &id);
 	if (r)

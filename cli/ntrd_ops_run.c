@@ -1,6 +1,7 @@
 /* run and signal. */
 #include "ntrd.h"
 #include "ntrd_call.h"
+#include "ntrd_mounts.h"
 #include "ntrd_py.h"
 #include "ntrd_stream.h"
 
@@ -47,6 +48,7 @@ static void read_environment(struct ntrd_req *rq, struct ntr_call_spec *spec)
 		if (**p == '=' || !strchr(*p, '='))
 			ntrd_arg_bad(rq, "'%.100s' in the member 'set_env' is no NAME=VALUE", *p);
 	spec->cwd = ntrd_arg_bytes(rq, "cwd", NTRD_OPTIONAL);
+	spec->path_first = ntrd_arg_path_first(rq);
 }
 
 static void read_fds(struct ntrd_req *rq, struct ntr_call_spec *spec)
@@ -123,8 +125,10 @@ int ntrd_call_in(struct ntrd_req *rq, const char *session, struct ntr_call_spec 
 static int run_in(struct ntrd_req *rq, const char *session, struct ntr_call_spec *spec, struct ntr_call *call)
 {
 	ntr_auto(ntr_call_result_done) struct ntr_call_result res = {0};
-	int r = ntrd_call_in(rq, session, spec, call, &res);
+	int r = ntrd_mounts_set(rq, session);
 
+	if (!r)
+		r = ntrd_call_in(rq, session, spec, call, &res);
 	if (!r)
 		r = ntrd_call_reply(rq, spec, &res);
 	return r || !ntrd_arg_bool(rq, "render") ? r : ntrd_call_render(rq, spec, &res, rq->reply);
@@ -151,6 +155,7 @@ static int run_throwaway(
 	if (r)
 		return r;
 	spec->no_commit = true;
+	spec->hooks_of = session;
 	r = run_in(rq, name, spec, call);
 	ignored.code = 0;
 	if (ntr_ctl_remove(rq->ctl, name, true, NULL, &ignored)) {

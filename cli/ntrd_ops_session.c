@@ -1,5 +1,6 @@
 /* Sessions and their processes: new, fork, sessions, rm, rename, ps, stop. */
 #include "ntrd.h"
+#include "ntrd_mounts.h"
 
 #include "../base/util.h"
 #include "../exec/controller.h"
@@ -84,15 +85,18 @@ static char *import_desc(const struct origin *o)
 	return d ? json_dumps(d, JSON_COMPACT) : NULL;
 }
 
-static int new_imported(struct ntrd_req *rq, const char *name, struct ntr_session_options *so,
-        const struct origin *o, struct ntr_head *ret)
+/* A session whose first commit holds something: imported files, mount points. */
+static int new_filled(struct ntrd_req *rq, const char *name, struct ntr_session_options *so,
+        const struct origin *o, const json_t *mounts, struct ntr_head *ret)
 {
 	struct ntr_store *st = ntr_ctl_store(rq->ctl);
-	ntr_autofree char *desc = import_desc(o);
+	bool imported = o->dir || o->tar;
+	ntr_autofree char *desc = imported ? import_desc(o) : NULL;
 	struct ntr_txn *txn = NULL;
+	unsigned made = 0;
 	int r;
 
-	if (!desc)
+	if (imported && !desc)
 		return -ENOMEM;
 	so->desc = desc;
 	/* A taken name shows before a long import, not after it. */
@@ -103,8 +107,10 @@ static int new_imported(struct ntrd_req *rq, const char *name, struct ntr_sessio
 		        rq->e, "choose another name, or remove that session first (`ntr rm %s`)", name);
 	}
 	r = ntr_session_blank(st, &txn, rq->e);
-	if (!r)
+	if (!r && imported)
 		r = import(rq, o, txn);
+	if (!r)
+		r = ntr_mounts_make_points(txn, mounts, so->wsroot ? so->wsroot : "/workspace", &made, rq->e);
 	if (r) {
 		ntr_txn_abort(txn);
 		return r;
@@ -112,26 +118,50 @@ static int new_imported(struct ntrd_req *rq, const char *name, struct ntr_sessio
 	return ntr_session_new(st, name, so, txn, ret, rq->e);
 }
 
+/* Only what has them is the session that was asked for. */
+static int show_mounts(struct ntrd_req *rq, const char *name, struct ntr_head *h)
+{
+	int r = ntrd_mounts_set(rq, name);
+
+	if (!r)
+		return ntr_session_by_id(ntr_ctl_store(rq->ctl), h->sid, h, rq->e);
+	ntr_ctl_remove(rq->ctl, name, true, NULL, NULL);
+	return r;
+}
+
+static void json_decref_void(void *j)
+{
+	json_decref(j);
+}
+
 int ntrd_op_new(struct ntrd_req *rq)
 {
 	const char *name = ntrd_arg_session(rq, "name", NTRD_REQUIRED);
 	int durability = ntrd_arg_word(rq, "durability", durabilities);
 	struct ntr_session_options so = {.wsroot = arg_wsroot(rq)};
+	json_t *mounts = NULL;
 	struct ntr_head h;
 	struct origin o;
 	int r = read_origin(rq, &o);
 
 	if (r || (r = rq->bad))
 		return r;
+	r = ntrd_mounts_check(rq, so.wsroot, &mounts);
+	if (!r && mounts)
+		r = ntrd_own(rq, mounts, json_decref_void);
+	if (r)
+		return r;
 	if (o.rev && (so.wsroot || durability >= 0))
 		return ntrd_arg_bad(rq, "a fork has its source's 'wsroot' and 'durability'");
 	so.durability = durability == 1 ? NTR_RELAXED_DURABILITY : NTR_FSYNC;
 	if (o.rev)
 		r = ntr_ctl_fork(rq->ctl, o.rev, name, &h, rq->e);
-	else if (o.dir || o.tar)
-		r = new_imported(rq, name, &so, &o, &h);
+	else if (o.dir || o.tar || mounts)
+		r = new_filled(rq, name, &so, &o, mounts, &h);
 	else
 		r = ntr_ctl_new(rq->ctl, name, &so, &h, rq->e);
+	if (!r && mounts)
+		r = show_mounts(rq, name, &h);
 	return r ? r : ntrd_reply_row(rq, ntrd_row_session(rq->ctl, &h));
 }
 
@@ -144,6 +174,8 @@ int ntrd_op_fork(struct ntrd_req *rq)
 
 	if (!r)
 		r = ntr_ctl_fork(rq->ctl, source, name, &h, rq->e);
+	if (!r && ntrd_arg_has(rq, "mounts"))
+		r = show_mounts(rq, name, &h);
 	return r ? r : ntrd_reply_row(rq, ntrd_row_session(rq->ctl, &h));
 }
 

@@ -2,6 +2,7 @@
  * error reply is for what no agent can put right. */
 #include "ntrd_tool.h"
 #include "ntrd_call.h"
+#include "ntrd_mounts.h"
 #include "ntrd_py.h"
 
 #include "../base/util.h"
@@ -32,6 +33,7 @@ int ntrd_tool_error(struct ntrd_tool *t, const char *what, int r, const struct n
 	case ENOTUNIQ:
 	case ENAMETOOLONG:
 	case EDEADLK:
+	case EKEYREJECTED: /* a hook said no: what it says is for whoever asked for the call */
 		ntr_err_format(e, why, sizeof why);
 		return ntrd_tool_fail(t, what, why);
 	default:
@@ -187,6 +189,12 @@ static int call_as(struct ntrd_tool *t, const char *key, const char *arg,
 	t->rq->owned = sub.owned;
 	t->rq->bad = sub.bad;
 	t->rq->kind = sub.kind;
+	if (r == -EKEYREJECTED) {
+		struct ntr_err e = *t->rq->e;
+
+		*t->rq->e = (struct ntr_err){0};
+		return ntrd_tool_error(t, t->name, r, &e);
+	}
 	return r ? r : take_call(t, reply);
 }
 
@@ -267,6 +275,9 @@ int ntrd_op_tool(struct ntrd_req *rq)
 		i++;
 	if (i == NTR_COUNT(tools))
 		return ntrd_arg_bad(rq, "there is no tool '%.100s'", t.name);
+	r = ntrd_mounts_set(rq, t.session);
+	if (r)
+		return r;
 	if (!args || json_is_null(args)) {
 		json_decref(args);
 		args = json_object();

@@ -1,7 +1,9 @@
 /* One request: its members checked, its handler run, its reply or error sent. */
 #include "ntrd.h"
+#include "ntrd_wait.h"
 
 #include "../base/util.h"
+#include "../exec/controller.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -120,6 +122,15 @@ const char *ntrd_arg_bytes(struct ntrd_req *rq, const char *key, enum ntrd_need 
 		return NULL;
 	}
 	return p;
+}
+
+const char *ntrd_arg_path_first(struct ntrd_req *rq)
+{
+	const char *dir = ntrd_arg_bytes(rq, "path_first", NTRD_OPTIONAL);
+
+	if (dir && (dir[0] != '/' || strchr(dir, ':')))
+		ntrd_arg_bad(rq, "the member 'path_first' is no absolute path, or holds a colon");
+	return dir;
 }
 
 static void strv_free(void *v)
@@ -278,6 +289,8 @@ const char *ntrd_error_kind(int code)
 	case EOPNOTSUPP:
 	case ENODEV:
 		return "isolation";
+	case EKEYREJECTED:
+		return "refused";
 	case ENOSPC:
 	case EDQUOT:
 		return "full";
@@ -304,8 +317,11 @@ json_t *ntrd_error_json(const struct ntr_err *e, const char *kind)
 
 static int send_reply(struct ntrd_req *rq)
 {
+	json_t *warnings = ntr_ctl_warnings();
 	int r = json_object_set_new(rq->reply, "ok", json_true()) ? -ENOMEM : 0;
 
+	if (warnings && json_object_set_new(rq->reply, "warnings", warnings))
+		r = -ENOMEM;
 	if (!r)
 		r = ntrd_conn_send(rq->conn, rq->reply, &rq->reply_fd, rq->reply_fd >= 0 ? 1 : 0);
 	if (r == -EMSGSIZE || r == -ENOMEM) {
@@ -318,10 +334,12 @@ static int send_reply(struct ntrd_req *rq)
 
 static int send_error(struct ntrd_req *rq, int r)
 {
-	ntr_autojson json_t *o = NULL;
+	ntr_autojson json_t *warnings = ntr_ctl_warnings(), *o = NULL;
 
 	ntr_err_default(rq->e, r, "request '%s'", rq->op->name);
 	o = ntrd_error_json(rq->e, rq->kind);
+	if (o && warnings)
+		json_object_set(o, "warnings", warnings);
 	return o ? ntrd_conn_send(rq->conn, o, NULL, 0) : -ENOMEM;
 }
 
@@ -370,7 +388,7 @@ static int run_request(struct ntrd_req *rq, const struct ntrd_op *ops)
 		return send_error(rq, -ENOMEM);
 	r = admit(rq, ops);
 	if (!r)
-		r = rq->op->fn(rq);
+		r = ntrd_run_handler(rq);
 	if (!r)
 		r = rq->bad; /* of a member that was read late */
 	if (rq->silent)
@@ -399,8 +417,13 @@ int ntrd_dispatch(struct ntrd_server *srv, struct ntrd_conn *conn, json_t *msg, 
 	        .reply_fd = -1,
 	        .e = &e,
 	};
-	int r = run_request(&rq, ntrd_server_ops(srv));
+	ntr_autofree char *inside = NULL;
+	int r;
 
+	ntr_json_get_bytes(json_object_get(msg, "inside"), &inside, NULL);
+	ntr_ctl_inside(inside);
+	r = run_request(&rq, ntrd_server_ops(srv));
+	ntr_ctl_inside(NULL);
 	owned_free(&rq);
 	json_decref(rq.reply);
 	ntr_closep(&rq.reply_fd);

@@ -42,7 +42,8 @@ int ntrd_tool_write(struct ntrd_tool *t)
 
 	if (!path || r)
 		return r;
-	r = ntr_ctl_file_write(t->rq->ctl, t->session, path, content, n, &res, t->rq->e);
+	r = ntr_ctl_file_write(
+	        t->rq->ctl, t->session, path, content, n, ntrd_arg_bool(t->rq, "no_commit"), &res, t->rq->e);
 	if (r || res.why)
 		return r ? r : ntrd_tool_fail(t, "write", res.why);
 	ntr_buf_printf(&t->text, "wrote %s (%zu bytes)", path, n);
@@ -71,7 +72,8 @@ int ntrd_tool_edit(struct ntrd_tool *t)
 		return r;
 	ed.old = ntrd_tool_arg(t, "old_string", &ed.old_len);
 	ed.new = ntrd_tool_arg(t, "new_string", &ed.new_len);
-	r = ntr_ctl_file_edit(t->rq->ctl, t->session, path, &ed, &res, t->rq->e);
+	r = ntr_ctl_file_edit(
+	        t->rq->ctl, t->session, path, &ed, ntrd_arg_bool(t->rq, "no_commit"), &res, t->rq->e);
 	if (r || res.why)
 		return r ? r : ntrd_tool_fail(t, "edit", res.why);
 	edit_text(t, path, &res);

@@ -420,7 +420,7 @@ void ntrd_watch_hangup(struct ntrd_watcher *w)
 
 	pthread_mutex_lock(&w->lock);
 	TAILQ_FOREACH (en, &w->entries, link)
-		en->pending_hup = true;
+		en->pending_hup = !en->w.keep;
 	pthread_mutex_unlock(&w->lock);
 	eventfd_write(w->wake_fd, 1);
 }

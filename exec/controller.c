@@ -149,11 +149,13 @@ static int queue_wait(struct ntr_sess *s, struct ntr_waiter *w, bool is_call)
 	return r;
 }
 
-int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
+static int hold(struct ntr_sess *s, struct ntr_call *call, bool is_call)
 {
 	struct ntr_waiter w = {.cancelled = false};
 	int r;
 
+	if (ntr_sess_in_hook(s))
+		return -EDEADLK;
 	pthread_cond_init(&w.cond, NULL);
 	pthread_mutex_lock(&s->m);
 	TAILQ_INSERT_TAIL(&s->waiters, &w, link);
@@ -162,7 +164,7 @@ int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
 	if (call && !call_enqueue(call, s, &w))
 		w.cancelled = true;
 	pthread_mutex_lock(&s->m);
-	r = queue_wait(s, &w, call != NULL);
+	r = queue_wait(s, &w, is_call);
 	pthread_mutex_unlock(&s->m);
 	if (call) {
 		pthread_mutex_lock(&call->m);
@@ -174,11 +176,44 @@ int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
 	return r;
 }
 
+static _Thread_local const struct ntr_ctl_patience *patience;
+
+void ntr_ctl_be_patient(const struct ntr_ctl_patience *p)
+{
+	patience = p;
+}
+
+static int hold_watched(struct ntr_sess *s)
+{
+	struct ntr_call *call = ntr_call_new();
+	int r;
+
+	if (!call)
+		return -ENOMEM;
+	if (patience->begin(patience->user, call)) {
+		r = hold(s, NULL, false);
+	} else {
+		r = hold(s, call, false);
+		patience->end(patience->user);
+	}
+	ntr_call_free(call);
+	return r;
+}
+
+int ntr_sess_hold(struct ntr_sess *s, struct ntr_call *call)
+{
+	if (call || !patience)
+		return hold(s, call, call != NULL);
+	return ntr_sess_try(s) ? 0 : hold_watched(s);
+}
+
 bool ntr_sess_hold_unless_call(struct ntr_sess *s)
 {
 	struct ntr_waiter w = {.unless_call = true};
 	int r;
 
+	if (ntr_sess_in_hook(s))
+		return false;
 	pthread_cond_init(&w.cond, NULL);
 	pthread_mutex_lock(&s->m);
 	TAILQ_INSERT_TAIL(&s->waiters, &w, link);
@@ -206,6 +241,11 @@ int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, str
 		r = ntr_ctl_sess(c, h->sid, &s);
 	if (!r)
 		r = ntr_sess_hold(s, call);
+	if (r == -EDEADLK) {
+		ntr_err_set(e, r, "use session %s", name);
+		ntr_err_why(e, "it comes from a hook of that session, which would wait for itself");
+		return ntr_err_todo(e, "do it after the hook, or in another session"), r;
+	}
 	if (r)
 		return ntr_err_default(e, r, "use session %s", name);
 	r = ntr_session_by_id(c->store, s->sid, h, e); /* it may have gone or moved while we waited */
@@ -227,10 +267,19 @@ void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct nt
 	        .session = h->name};
 }
 
+/* A CPU that runs nothing but such threads counts as idle, so the scheduler leaves the client there instead
+ * of waking another CPU for each request. NTR_SCHED_IDLE=0: as any thread. */
+static int ring_threads_idle(void)
+{
+	const char *text = getenv("NTR_SCHED_IDLE");
+
+	return !text || strcmp(text, "0") != 0;
+}
+
 static int mount_versions(struct ntr_ctl *c, int i, struct ntr_err *e)
 {
 	struct ntr_versions_options o = {.uring = c->o.uring != 0,
-	        .sched_idle = 1,
+	        .sched_idle = ring_threads_idle(),
 	        .fuse_fd = -1,
 	        .plain = i == NTR_VMOUNT_PLAIN,
 	        .watchdog_s = c->o.watchdog_s};
@@ -628,6 +677,10 @@ static void fold_now(struct ntr_sess *s, struct ntr_head *h, uint64_t now)
 	if (s->live->background || ntr_sess_binds(s) || s->live->dirty || ntr_cache_dirty(s) ||
 	        ntr_absorb_check(s->live->memo) != 0)
 		return;
+	if (ntr_absorb_times_wait(s->live->memo) != 0 && ntr_sess_keep_times(s, h, &e)) {
+		s->fold_retry_ns = now + 2000000000u;
+		return;
+	}
 	ntr_ctl_live_options(s->ctl, h, &o);
 	if (ntr_live_fold(s->live, h, &o, &e)) {
 		s->fold_retry_ns = now + 2000000000u;
@@ -674,4 +727,5 @@ void ntr_ctl_tick(struct ntr_ctl *c)
 	n = live_sessions(c, &v);
 	for (size_t i = 0; i < n; i++)
 		tick_session(v[i], now);
+	json_decref(ntr_ctl_warnings()); /* they are in the log */
 }

@@ -68,10 +68,11 @@ struct ntr_call_spec {
 	char *const *argv;            /* argv, or … */
 	const char *script;           /* … a bash script of script_len bytes */
 	size_t script_len;
-	char *const *env;     /* the caller's environment, NAME=VALUE */
-	char *const *set_env; /* --env: for this call only; may be NULL */
-	const char *cwd;      /* for this call only; NULL: the sticky one */
-	double timeout_s;     /* 0: none */
+	char *const *env;       /* the caller's environment, NAME=VALUE */
+	char *const *set_env;   /* --env: for this call only; may be NULL */
+	const char *cwd;        /* for this call only; NULL: the sticky one */
+	const char *path_first; /* a directory before all of PATH, for this call only; NULL: none */
+	double timeout_s;       /* 0: none */
 	bool no_commit;
 	int fds[3]; /* stdin, stdout, stderr; borrowed. capture: only fds[0] is used */
 	bool capture;
@@ -81,7 +82,9 @@ struct ntr_call_spec {
 	 * time. */
 	void (*output)(void *user, int stream, const void *p, size_t n);
 	void *output_user;
-	const char *tool; /* "run" */
+	const char *tool;     /* "run" */
+	const char *hooks_of; /* NULL, or the session whose hooks are asked: this one is a throw-away fork of
+	                         it */
 };
 struct ntr_call_result {
 	int exit_code; /* as a shell: 128+N after a signal */
@@ -105,6 +108,16 @@ void ntr_call_free(struct ntr_call *call);
 void ntr_call_signal(struct ntr_call *call, int sig);
 /* From another thread: the host's answer {"n","value" or "error":{"type","text"}} to a Python call. */
 void ntr_call_answer(struct ntr_call *call, const json_t *msg);
+
+/* What a thread that works on requests has done while one of them waits in line for a session: begin is given
+ * a call whose ending signals take it out of the line (-EINTR); unless begin fails, end follows, after which
+ * nobody may use that call. For the calling thread, until NULL is set; *p is borrowed. */
+struct ntr_ctl_patience {
+	int (*begin)(void *user, struct ntr_call *call);
+	void (*end)(void *user);
+	void *user;
+};
+void ntr_ctl_be_patient(const struct ntr_ctl_patience *p);
 
 /* Runs it, waits, absorbs, commits. The session is made when it does not exist. */
 int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_spec *spec,
@@ -172,12 +185,12 @@ struct ntr_file_result {
 };
 void ntr_file_result_done(struct ntr_file_result *r);
 /* Makes or replaces a file, with the directories that lead to it; mode and owner of one that is there stay.
- */
+ * no_commit: the change stays uncommitted work. */
 int ntr_ctl_file_write(struct ntr_ctl *c, const char *session, const char *path, const void *data, size_t n,
-        struct ntr_file_result *ret, struct ntr_err *e);
+        bool no_commit, struct ntr_file_result *ret, struct ntr_err *e);
 /* Reads, edits and writes with nobody in between. */
 int ntr_ctl_file_edit(struct ntr_ctl *c, const char *session, const char *path, const struct ntr_edit *ed,
-        struct ntr_file_result *ret, struct ntr_err *e);
+        bool no_commit, struct ntr_file_result *ret, struct ntr_err *e);
 /* The content as it is now, without waiting for a call, when it is at most max bytes (*ret_size: its size in
  * any case). */
 int ntr_ctl_file_read(struct ntr_ctl *c, const char *session, const char *path, size_t max,
@@ -196,6 +209,20 @@ int ntr_ctl_cache_del(struct ntr_ctl *c, const char *session, const char *key, b
         char commit[NTR_COMMIT_HEX + 1], struct ntr_err *e);
 int ntr_ctl_cache_keys(
         struct ntr_ctl *c, const char *session, const char *rev, json_t **ret, struct ntr_err *e);
+
+/* Host directories that the session shows (live_mounts.h). set: adds or replaces those of `asked`, and takes
+ * off those whose dir is empty; the session is made when it does not exist. -EBUSY: processes of the session
+ * use the present ones. make_points: the directories in a tree that is made that bear them. */
+int ntr_ctl_set_mounts(struct ntr_ctl *c, const char *session, const json_t *asked, struct ntr_err *e);
+json_t *ntr_ctl_mounts(struct ntr_ctl *c, const struct ntr_head *h);
+int ntr_mounts_make_points(
+        struct ntr_txn *t, const json_t *mounts, const char *wsroot, unsigned *made, struct ntr_err *e);
+
+/* Hooks (hooks.h). inside: the session that the request which this thread serves comes from, NULL: none;
+ * borrowed until the next call. warnings: of hooks that failed where they could not stop anything any more,
+ * since the last time this thread asked: an array of texts, or NULL. */
+void ntr_ctl_inside(const char *session);
+json_t *ntr_ctl_warnings(void);
 
 /* Mounts. Root gets a mount descriptor to attach at `where` in the mount namespace of process peer
  * (read-write: the view; with rev: that commit's tree); an ordinary user passes an open fuse descriptor,

@@ -180,6 +180,8 @@ static int change_held(struct ntr_sess *s, const char *key, const void *val, siz
 
 	if (!r && s->live)
 		r = ntr_sess_live(s, &h, e);
+	else if (!r && ntr_hooks_of_commit(s->ctl, h.name))
+		r = ntr_sess_live(s, &h, e); /* what a hook refuses stays there */
 	else if (!r && h.upper)
 		r = ntr_sess_recover(s, &h, e);
 	if (!r && s->live)
@@ -207,6 +209,8 @@ static int hold_or_join(
 		r = join_call(s, key, val, len);
 		if (r != -EAGAIN)
 			return r;
+		if (ntr_sess_in_hook(s))
+			return -EDEADLK;
 		*ret_held = ntr_sess_hold_unless_call(s);
 		if (*ret_held)
 			return 0;

@@ -1,6 +1,7 @@
 /* The life of one call: hold the session, make it live, run, wait, limit, commit. */
 #include "controller_impl.h"
 #include "controller_py.h"
+#include "hooks.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -325,6 +326,8 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 	int r;
 
 	r = ntr_state_env(s->state, spec->env, spec->set_env, h->name, h->wsroot, &env);
+	if (!r && spec->path_first)
+		r = ntr_state_path_first(env, spec->path_first);
 	if (!r) /* a command that runs ntr itself finds the same store */
 		r = ntr_state_env_default(&env, "NTR_STORE", ntr_store_path(s->ctl->store));
 	if (!r && spec->capture) {
@@ -343,7 +346,7 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 		if (spec->cwd) /* for this call only: what sticks stays as it is */
 			json_object_set_new(json_object_get(reply, "state"), "cwd",
 			        ntr_json_bytes(s->state->cwd, strlen(s->state->cwd)));
-		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env);
+		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env, spec->path_first);
 		if (!r && spec->py)
 			r = ntr_pyresult_make(spec, ret);
 	}
@@ -400,6 +403,12 @@ static int not_committed(const struct ntr_head *h, int r, struct ntr_err *e)
 		ntr_err_todo(e,
 		        "free space on the store's filesystem, then `ntr commit -s %s`: what the command "
 		        "wrote is kept",
+		        h->name);
+	else if (r == -NTR_HOOK_REFUSED)
+		ntr_err_todo(e,
+		        "what the command wrote stays uncommitted: put it right with another call, or drop "
+		        "it: "
+		        "ntr discard -s %s",
 		        h->name);
 	else
 		ntr_err_todo(e, "what the command wrote is kept: `ntr commit -s %s` tries again", h->name);
@@ -463,7 +472,11 @@ int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_sp
 		pthread_mutex_lock(&s->call_m);
 		s->call = call;
 		pthread_mutex_unlock(&s->call_m);
-		r = run_held(s, &h, spec, call, ret, e);
+		r = ntr_hooks_pre_run(s, &h, spec, describe, e);
+		if (!r) {
+			r = run_held(s, &h, spec, call, ret, e);
+			ntr_hooks_post_run(s, &h, spec, describe, ret, r ? e : NULL);
+		}
 		pthread_mutex_lock(&s->call_m);
 		s->call = NULL;
 		pthread_mutex_unlock(&s->call_m);

@@ -11,8 +11,8 @@ enum { FOLD_BYTES = 256 << 20, TRIM_BYTES = 16 << 20 };
 
 static const struct ntr_stats uncounted = {.created = NTR_STATS_UNKNOWN};
 
-/* 1: something may be worth a commit, 0: nothing, or negative errno. */
-static int anything_new(struct ntr_sess *s, struct ntr_err *e)
+/* 1: something may be worth a commit, 0: nothing, or negative errno. last: upper is to go. */
+static int anything_new(struct ntr_sess *s, bool last, struct ntr_err *e)
 {
 	int r;
 
@@ -23,24 +23,33 @@ static int anything_new(struct ntr_sess *s, struct ntr_err *e)
 	if (s->live->background && (r = ntr_live_writeback(s->live, e)))
 		return r;
 	r = ntr_absorb_check(s->live->memo);
+	if (!r && last)
+		r = ntr_absorb_times_wait(s->live->memo);
 	return r < 0 ? ntr_err_default(e, r, "look for changes") : r;
 }
 
 /* Fills txn from upper and state. The session's processes stand still while upper is read, so that the commit
- * is one point in time. */
-static int collect(struct ntr_sess *s, struct ntr_txn *txn, struct ntr_absorb_result *res, struct ntr_err *e)
+ * is one point in time; where there is much, most of it is read before. */
+static int collect(
+        struct ntr_sess *s, bool last, struct ntr_txn *txn, struct ntr_absorb_result *res, struct ntr_err *e)
 {
+	int (*absorb)(struct ntr_memo *, struct ntr_txn *, uint64_t, bool, struct ntr_absorb_result *,
+	        struct ntr_err *) = last ? ntr_absorb_last : ntr_absorb_run;
 	bool frozen = false;
 	int r = 0;
 
 	if (s->live && s->live->background) {
+		if (!s->live->upper.memory)
+			ntr_absorb_early(s->live->memo, txn);
 		r = ntr_live_freeze(s->live, e);
 		frozen = !r;
 	}
 	if (!r && s->live)
-		r = ntr_absorb_run(s->live->memo, txn, s->live->upper.base_root, false, res, e);
+		r = absorb(s->live->memo, txn, s->live->upper.base_root, false, res, e);
 	if (frozen)
 		ntr_live_thaw(s->live);
+	if (s->live)
+		ntr_absorb_early_done(s->live->memo);
 	if (!r && s->state)
 		r = ntr_state_store(s->state, txn);
 	if (!r)
@@ -106,21 +115,29 @@ static void committed(struct ntr_sess *s)
 	ntr_sess_note_size(s);
 }
 
-int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, struct ntr_commit *ret,
+static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *desc_ref, struct ntr_commit *ret,
         bool *ret_racy, struct ntr_err *e)
 {
 	ntr_autojson json_t *desc = desc_ref;
 	struct ntr_absorb_result res = {0};
+	uint64_t before = h->root;
 	struct ntr_txn *txn;
 	int r;
 
 	*ret = (struct ntr_commit){0};
-	r = anything_new(s, e);
+	r = anything_new(s, last, e);
 	if (r <= 0) {
 		if (!r && s->live)
 			s->live->dirty = false;
 		return r;
 	}
+	r = ntr_hooks_pre_commit(s, h, desc, e);
+	if (r && s->live) {
+		s->live->dirty = true;
+		s->live->used_ns = ntr_mono_ns(); /* asked again when it is idle, but not all the time */
+	}
+	if (r)
+		return r;
 	r = ntr_txn_begin(s->ctl->store, h->root, &txn);
 	if (r)
 		return ntr_err_set(e, r, "begin a commit");
@@ -128,7 +145,7 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, st
 		h->upper = s->live->upper.n;
 		h->base_root = s->live->upper.base_root;
 	}
-	r = collect(s, txn, &res, e);
+	r = collect(s, last, txn, &res, e);
 	if (r)
 		ntr_txn_abort(txn);
 	else
@@ -141,6 +158,8 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, st
 			__atomic_store_n(&s->ctl->trim, true, __ATOMIC_RELAXED);
 		if (ret_racy)
 			*ret_racy = res.racy;
+		if (ret->id)
+			ntr_hooks_post_commit(s, h, desc, before, ret);
 		return 0;
 	}
 	if (s->live) {
@@ -150,14 +169,39 @@ int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc_ref, st
 	return r;
 }
 
-int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *ret, struct ntr_err *e)
+int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc, struct ntr_commit *ret,
+        bool *ret_racy, struct ntr_err *e)
+{
+	return commit(s, h, false, desc, ret, ret_racy, e);
+}
+
+static json_t *staged(void)
+{
+	return json_pack("{s:s}", "tool", "staged");
+}
+
+int ntr_sess_keep_times(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
+{
+	struct ntr_commit done = {0};
+	int r = commit(s, h, true, staged(), &done, NULL, e);
+
+	ntr_commit_done(&done);
+	return r;
+}
+
+static int stage(struct ntr_sess *s, struct ntr_head *h, bool last, struct ntr_commit *ret, struct ntr_err *e)
 {
 	*ret = (struct ntr_commit){0};
 	if (s->live && ntr_initlink_dead(s->live->link, true))
 		return ntr_sess_recover(s, h, e);
 	if (s->live || (s->state && s->state->dirty) || ntr_cache_dirty(s))
-		return ntr_sess_commit(s, h, json_pack("{s:s}", "tool", "staged"), ret, NULL, e);
+		return commit(s, h, last, staged(), ret, NULL, e);
 	return h->upper ? ntr_sess_recover(s, h, e) : 0;
+}
+
+int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *ret, struct ntr_err *e)
+{
+	return stage(s, h, false, ret, e);
 }
 
 /* One write makes the commit and takes the upper out of the record: absorbing it a second time cannot happen.
@@ -224,7 +268,7 @@ int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool,
 	if (ntr_head_of_other_boot(h))
 		r = ntr_absorb_newer(memo, txn, h, &res, e);
 	else
-		r = ntr_absorb_run(memo, txn, h->base_root, true, &res, e);
+		r = ntr_absorb_last(memo, txn, h->base_root, true, &res, e);
 	if (!r)
 		r = ntr_cache_replay(c->store, h, txn);
 	if (r)
@@ -255,7 +299,7 @@ int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigne
 	if (ret_killed)
 		*ret_killed += killed;
 	if (!r && !discard)
-		r = ntr_sess_stage(s, h, ret, e);
+		r = stage(s, h, true, ret, e);
 	if (r)
 		return r;
 	if (discard && s->live)

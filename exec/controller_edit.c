@@ -21,6 +21,7 @@ struct change {
 	const void *data;        /* file_write */
 	size_t n;
 	const struct ntr_edit *ed; /* file_edit */
+	bool no_commit;            /* the change is made in the view, and stays uncommitted work */
 };
 
 struct file { /* the one that is to change */
@@ -363,6 +364,10 @@ static int in_view(const struct change *ch, struct file *f, struct ntr_file_resu
 		return r;
 	ret->created = !f->there;
 	r = write_view(f);
+	if (!r && ch->no_commit) {
+		f->s->live->dirty = true;
+		return 0;
+	}
 	return r ? r : ntr_sess_commit(f->s, &f->h, describe(ch, f, ret), done, NULL, e);
 }
 
@@ -381,6 +386,8 @@ static int prepare(const struct change *ch, struct file *f, bool *ret_up, struct
 		r = ntr_sess_state(f->s, &f->h, e);
 	if (!r)
 		r = ntr_file_locate(ch->path, f->s->state->cwd, f->h.wsroot, &f->abs, &f->inner, ret_up);
+	if (!r && (ntr_mounts_hold(f->s->ctl, &f->h, f->inner) || ntr_hooks_of_commit(f->s->ctl, f->h.name)))
+		*ret_up = true;
 	return r;
 }
 
@@ -391,7 +398,7 @@ static int change_held(const struct change *ch, struct file *f, struct ntr_file_
 	int r = prepare(ch, f, &up, e);
 
 	if (!r && !f->s->live)
-		r = up ? NEEDS_VIEW : in_tree(ch, f, ret, done, e);
+		r = up || ch->no_commit ? NEEDS_VIEW : in_tree(ch, f, ret, done, e);
 	if (r == NEEDS_VIEW || (!r && f->s->live && !done->id && !ret->why)) {
 		r = f->s->live ? 0 : ntr_sess_live(f->s, &f->h, e);
 		if (!r)
@@ -424,17 +431,18 @@ static int change_file(struct ntr_ctl *c, const char *session, const struct chan
 }
 
 int ntr_ctl_file_write(struct ntr_ctl *c, const char *session, const char *path, const void *data, size_t n,
-        struct ntr_file_result *ret, struct ntr_err *e)
+        bool no_commit, struct ntr_file_result *ret, struct ntr_err *e)
 {
-	const struct change ch = {.tool = "file_write", .path = path, .data = data, .n = n};
+	const struct change ch = {
+	        .tool = "file_write", .path = path, .data = data, .n = n, .no_commit = no_commit};
 
 	return change_file(c, session, &ch, ret, e);
 }
 
 int ntr_ctl_file_edit(struct ntr_ctl *c, const char *session, const char *path, const struct ntr_edit *ed,
-        struct ntr_file_result *ret, struct ntr_err *e)
+        bool no_commit, struct ntr_file_result *ret, struct ntr_err *e)
 {
-	const struct change ch = {.tool = "file_edit", .path = path, .ed = ed};
+	const struct change ch = {.tool = "file_edit", .path = path, .ed = ed, .no_commit = no_commit};
 
 	return change_file(c, session, &ch, ret, e);
 }

@@ -109,16 +109,34 @@ static int snap_of(struct ntr_ctl *c, const char *session, const char *rev, stru
 	return r;
 }
 
+/* What lies in a host directory is nowhere but in the view. */
+static int show_mounts(struct ntr_ctl *c, const char *session, const char *path, struct ntr_err *e)
+{
+	struct ntr_head h;
+	const char *inner;
+
+	if (ntr_session_get(c->store, session, &h, NULL) || ntr_ctl_inner_path(h.wsroot, path, &inner, NULL))
+		return 0;
+	return ntr_mounts_hold(c, &h, inner) ? ntr_ctl_make_live(c, session, e) : 0;
+}
+
 int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
         struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e)
 {
 	struct ntr_head h = {0};
-	int r = rev ? 0 : open_in_view(c, session, path, ret_fd, e);
+	int r = rev ? 0 : show_mounts(c, session, path, e);
 
-	if (r == -EPIPE) { /* the supervisor died just now: what it leaves becomes the head */
+	if (!r && !rev)
+		r = open_in_view(c, session, path, ret_fd, e);
+
+	/* The supervisor died just now: what it leaves becomes the head. Or the mount below the view ended:
+	 * the session goes live anew. */
+	if (r == -EPIPE || r == -ENOTCONN || r == -ECONNABORTED) {
 		if (e)
 			*e = (struct ntr_err){0};
-		r = open_in_view(c, session, path, ret_fd, e);
+		r = r == -EPIPE ? 0 : ntr_ctl_make_live(c, session, e);
+		if (!r)
+			r = open_in_view(c, session, path, ret_fd, e);
 	}
 	if (!r)
 		r = snap_of(c, session, rev, ret, &h, e);
@@ -538,6 +556,8 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 		r = ntr_sess_live(s, &h, e);
 	else if (!r && h.upper)
 		r = ntr_sess_recover(s, &h, e);
+	if (!r && !s->live && (ntr_mounts_hold(c, &h, inner) || ntr_hooks_of_commit(c, h.name)))
+		r = ntr_sess_live(s, &h, e);
 	if (!r && !s->live) {
 		r = put_in_tree(c, &h, inner, in, mode, &done, e);
 		if (r == -ELOOP || r == -ENOTDIR) /* a symlink on the way: only the kernel follows those */

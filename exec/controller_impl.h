@@ -28,6 +28,7 @@ struct ntr_sess {
 	struct ntr_ctl *ctl;
 	pthread_mutex_t m; /* guards held, by_call and waiters */
 	bool held, by_call;
+	const char *hook; /* the session's name while a hook of it runs; under m */
 	TAILQ_HEAD(, ntr_waiter) waiters;
 	/* Lock order: call_m, then a call's m, then m. call_m guards call, and keeps live's link while it is
 	 * used without holding the session (ps). */
@@ -116,7 +117,9 @@ int ntr_state_env(const struct ntr_state *st, char *const *caller, char *const *
 /* Adds a variable, unless there is one of that name. */
 int ntr_state_env_default(char ***env, const char *name, const char *val);
 /* Takes in what a script left: {"cwd","umask","env"}, env compared with what the call began with. */
-int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began);
+int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began, const char *path_first);
+/* Puts a directory before PATH in what ntr_state_env made; ntr_state_learn leaves it out of what sticks. */
+int ntr_state_path_first(char **env, const char *dir);
 /* Writes it into the transaction's key-value items (only what differs). */
 int ntr_state_store(const struct ntr_state *st, struct ntr_txn *txn);
 
@@ -183,6 +186,37 @@ int ntr_ctl_inner_path(const char *wsroot, const char *path, const char **ret, s
 int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
         struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e);
 
+/* For what only the view can tell (it follows symlinks): makes the session live, unless a call runs, when it
+ * is. */
+int ntr_ctl_make_live(struct ntr_ctl *c, const char *session, struct ntr_err *e); /* controller_peek.c */
+
+/* controller_hooks.c. Each does nothing, at the cost of a look, where there is no hook. pre_*: 0, or a
+ * refusal with text. post_*: what went wrong with a hook is logged, and a warning of the request. */
+struct ntr_call_spec;
+typedef json_t *ntr_describe_fn(const struct ntr_call_spec *spec, const struct ntr_call_result *res);
+int ntr_hooks_pre_run(struct ntr_sess *s, const struct ntr_head *h, const struct ntr_call_spec *spec,
+        ntr_describe_fn *describe, struct ntr_err *e);
+void ntr_hooks_post_run(struct ntr_sess *s, const struct ntr_head *h, const struct ntr_call_spec *spec,
+        ntr_describe_fn *describe, const struct ntr_call_result *res, const struct ntr_err *failed);
+int ntr_hooks_pre_commit(struct ntr_sess *s, const struct ntr_head *h, const json_t *desc, struct ntr_err *e);
+/* before: the root that the commit was made on. */
+void ntr_hooks_post_commit(struct ntr_sess *s, const struct ntr_head *h, const json_t *desc, uint64_t before,
+        const struct ntr_commit *done);
+void ntr_hooks_post_fork(struct ntr_ctl *c, const struct ntr_head *src, const struct ntr_head *h);
+void ntr_hooks_post_rollback(
+        struct ntr_sess *s, const struct ntr_head *h, uint64_t from, const struct ntr_rollback_result *res);
+/* Whether commits have hooks: then changes are made in the view, where they can stay uncommitted. */
+bool ntr_hooks_of_commit(struct ntr_ctl *c, const char *session);
+/* The request that this thread serves comes from a hook that runs for this session just now. */
+bool ntr_sess_in_hook(struct ntr_sess *s);
+
+/* controller_ops.c: a root that holds the uncommitted work of a live session; h's own when there is none.
+ * Nothing refers to it. */
+int ntr_sess_work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *ret, struct ntr_err *e);
+
+/* controller_mounts.c: whether the path below the workspace is, or lies in, a host directory. */
+bool ntr_mounts_hold(struct ntr_ctl *c, const struct ntr_head *h, const char *inner);
+
 /* controller_mount.c: read-write mounts of a held session's view elsewhere. */
 struct ntr_bind {
 	struct ntr_bind *next;
@@ -207,6 +241,9 @@ void ntr_ctl_served_end(struct ntr_ctl *c, bool dead_only);
  * (after a kill). */
 int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc, struct ntr_commit *ret,
         bool *ret_racy, struct ntr_err *e);
+/* Before a fold: own times of directories, which alone are not worth a call's commit, would go with upper. As
+ * tool "staged". */
+int ntr_sess_keep_times(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e);
 /* Commits unabsorbed work, if there is any, as tool "staged". Works on sessions that are not live too. */
 int ntr_sess_stage(struct ntr_sess *s, struct ntr_head *h, struct ntr_commit *ret, struct ntr_err *e);
 /* Absorbs upper N of a session that is not live (after a crash or a stop) into a commit of the given tool.

@@ -96,7 +96,7 @@ int ntr_ctl_discard(struct ntr_ctl *c, const char *session, unsigned *ret_killed
 
 /* ---- work that no commit has ---- */
 
-static int work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *ret, struct ntr_err *e)
+int ntr_sess_work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *ret, struct ntr_err *e)
 {
 	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();
 	struct ntr_absorb_result res = {0};
@@ -143,7 +143,7 @@ int ntr_ctl_work(struct ntr_ctl *c, const char *session, struct ntr_diff *ret, u
 		ntr_live_writeback(s->live, NULL);
 	if (!r && s->live &&
 	        ((s->state && s->state->dirty) || ntr_cache_dirty(s) || ntr_absorb_check(s->live->memo) > 0))
-		r = work_root(s, &h, &work, e);
+		r = ntr_sess_work_root(s, &h, &work, e);
 	ntr_sess_release(s);
 	*ret_head_root = h.root;
 	*ret_work_root = work;
@@ -159,7 +159,7 @@ static void interrupt(struct ntr_ctl *c, const char *session)
 	struct ntr_sess *s;
 	struct ntr_head h;
 
-	if (ntr_session_get(c->store, session, &h, NULL) || ntr_ctl_sess(c, h.sid, &s))
+	if (ntr_session_get(c->store, session, &h, NULL) || ntr_ctl_sess(c, h.sid, &s) || ntr_sess_in_hook(s))
 		return;
 	pthread_mutex_lock(&s->call_m);
 	if (s->call)
@@ -203,7 +203,7 @@ static int kill_and_stage(struct ntr_sess *s, struct ntr_head *h, bool discard,
 int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, uint64_t steps, bool discard,
         bool force, struct ntr_rollback_result *ret, struct ntr_err *e)
 {
-	uint64_t began;
+	uint64_t began, from;
 	struct ntr_sess *s;
 	struct ntr_head h;
 	int r;
@@ -220,10 +220,13 @@ int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, ui
 	r = rollback_target(c, &h, rev, steps, &ret->to, e);
 	if (!r)
 		r = kill_and_stage(s, &h, discard, ret, e);
+	from = h.commit;
 	if (!r && discard && !s->live && h.upper)
 		r = ntr_live_drop_upper(c->store, &h, e);
 	if (!r)
 		r = renew(s, &h, &ret->to, &ret->killed, e);
+	if (!r)
+		ntr_hooks_post_rollback(s, &h, from, ret);
 	ntr_hist_add(&c->ops[NTR_OP_ROLLBACK], ntr_mono_ns() - began);
 	ntr_sess_release(s);
 	if (r)
@@ -244,6 +247,8 @@ int ntr_ctl_stage(struct ntr_ctl *c, const char *session, struct ntr_err *e)
 	if (r || !ntr_sess_hold_unless_call(s))
 		return r;
 	r = ntr_session_by_id(c->store, s->sid, &h, e);
+	if (!r && s->live && !ntr_initlink_dead(s->live->link, true))
+		r = ntr_sess_keep_times(s, &h, e);
 	if (!r)
 		r = ntr_sess_stage(s, &h, &staged, e);
 	ntr_commit_done(&staged);
@@ -267,6 +272,8 @@ int ntr_ctl_fork(
 		r = ntr_session_by_id(c->store, at.sid, &src, NULL) == 0 ? 0 : -ENOENT;
 	if (!r)
 		r = ntr_session_fork(c->store, &src, &at, name, ret, e);
+	if (!r && strncmp(name, "tmp-", 4)) /* a throw-away fork is a call's business */
+		ntr_hooks_post_fork(c, &src, ret);
 	ntr_hist_add(&c->ops[NTR_OP_FORK], ntr_mono_ns() - began);
 	ntr_commit_done(&at);
 	return r ? ntr_err_default(e, r, "fork %s", source) : 0;

@@ -164,8 +164,7 @@ static int cwd_of(struct ntr_ctl *c, const struct ntr_head *h, char **ret)
 	return r && r != -ENOENT ? r : cwd ? 0 : -ENOMEM;
 }
 
-/* Only the view follows symlinks. */
-static int make_live(struct ntr_ctl *c, const char *session, struct ntr_err *e)
+int ntr_ctl_make_live(struct ntr_ctl *c, const char *session, struct ntr_err *e)
 {
 	struct ntr_sess *s;
 	struct ntr_head h;
@@ -214,10 +213,10 @@ int ntr_ctl_file_read(struct ntr_ctl *c, const char *session, const char *path, 
 		return ntr_err_default(e, r, "read %s", path);
 	r = ntr_file_locate(path, cwd, h.wsroot, &ret->path, &inner, &up);
 	if (!r && up)
-		r = make_live(c, session, e);
+		r = ntr_ctl_make_live(c, session, e);
 	if (!r)
 		r = read_once(c, session, ret->path, max, ret_data, ret_size, &own);
-	if ((r == -ELOOP || r == -ENOTDIR) && !make_live(c, session, NULL))
+	if ((r == -ELOOP || r == -ENOTDIR) && !ntr_ctl_make_live(c, session, NULL))
 		r = read_once(c, session, ret->path, max, ret_data, ret_size, &own);
 	return r && !(e && e->code) ? ntr_file_explain(ret, r, path, h.wsroot) : r;
 }

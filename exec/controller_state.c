@@ -185,17 +185,59 @@ int ntr_state_env_default(char ***env, const char *name, const char *val)
 	return v[n] ? 0 : -ENOMEM;
 }
 
-static int learn_env(struct ntr_state *st, char *const *left, char *const *began)
+int ntr_state_path_first(char **env, const char *dir)
+{
+	for (; *env; env++)
+		if (!strncmp(*env, "PATH=", 5)) {
+			char *path = ntr_sprintf("PATH=%s:%s", dir, *env + 5);
+
+			if (!path)
+				return -ENOMEM;
+			free(*env);
+			*env = path;
+			return 0;
+		}
+	return 0;
+}
+
+/* PATH without what was put there for one call. */
+static char *without_dir(const char *path, const char *dir)
+{
+	size_t n = strlen(dir), k;
+	char *out = calloc(1, strlen(path) + 1), *to = out;
+	bool any = false;
+
+	for (const char *p = path; out; p += k + 1) {
+		k = strcspn(p, ":");
+		if (k != n || strncmp(p, dir, n) != 0) {
+			if (any)
+				*to++ = ':';
+			to = mempcpy(to, p, k);
+			any = true;
+		}
+		if (!p[k])
+			break;
+	}
+	return out;
+}
+
+static int learn_env(struct ntr_state *st, char *const *left, char *const *began, const char *path_first)
 {
 	int r = 0;
 
 	for (char *const *p = left; !r && *p; p++) {
 		size_t n = name_len(*p);
 		const char *was = env_find(began, *p, n);
+		ntr_autofree char *path = NULL;
 
 		if (!(*p)[n] || is_internal(*p, n) || (was && !strcmp(was, *p + n + 1)))
 			continue;
-		r = var_set(st, *p, n, *p + n + 1);
+		if (path_first && n == 4 && !memcmp(*p, "PATH", 4)) {
+			path = without_dir(*p + n + 1, path_first);
+			if (!path)
+				return -ENOMEM;
+		}
+		r = var_set(st, *p, n, path ? path : *p + n + 1);
 		st->dirty = true;
 	}
 	for (char *const *p = began; !r && *p; p++) {
@@ -209,7 +251,7 @@ static int learn_env(struct ntr_state *st, char *const *left, char *const *began
 	return r;
 }
 
-int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began)
+int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began, const char *path_first)
 {
 	ntr_autofree char *cwd = NULL;
 	unsigned mask = (unsigned)ntr_json_int(left, "umask", (int64_t)st->umask) & 0777;
@@ -229,7 +271,7 @@ int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began
 	st->umask = mask;
 	r = ntr_json_get_strv(json_object_get(left, "env"), &env);
 	if (!r)
-		r = learn_env(st, env, began);
+		r = learn_env(st, env, began, path_first);
 	ntr_strv_free(env);
 	return r;
 }

@@ -265,6 +265,7 @@ static void end(struct ntr_init *in)
 	ntr_closep(&in->mem_fd);
 	ntr_closep(&in->pass_fd);
 	close(in->sig_fd);
+	ntr_init_mounts_done(in);
 	free(in->wsroot);
 }
 

@@ -99,6 +99,7 @@ struct ntr_init {
 	struct ntr_proclist frozen;
 	struct ntr_initpy py[NTR_PY_MODES];
 	bool held;                   /* ntrd keeps the session frozen */
+	struct ntr_hostdirs *dirs;   /* private to init_mounts.c; NULL: none */
 	struct ntr_renamer *renamer; /* private to init_rename.c; NULL: renames are the kernel's alone */
 };
 
@@ -210,6 +211,19 @@ void ntr_init_swap(struct ntr_init *in, struct ntr_initreq *rq);
 /* The second half of a swap, when nothing runs any more. */
 int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_err *e);
 void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq);
+
+/* ---- init_mounts.c: host directories in the session ---- */
+/* Of the request that starts the session: opens what it names, where it is still the host's own. */
+int ntr_init_mounts_read(struct ntr_init *in, const struct ntr_initreq *rq, struct ntr_err *e);
+/* Before the view is attached: a place for each point outside of it. */
+int ntr_init_mounts_place(struct ntr_init *in, struct ntr_err *e);
+/* After: shows them all. */
+int ntr_init_mounts_attach(struct ntr_init *in, struct ntr_err *e);
+/* Around an exchange of the view: takes those in it aside, with all who use them, and puts them into the new
+ * one. */
+int ntr_init_mounts_park(struct ntr_init *in, struct ntr_err *e);
+int ntr_init_mounts_unpark(struct ntr_init *in, struct ntr_err *e);
+void ntr_init_mounts_done(struct ntr_init *in);
 
 /* ---- init_memory.c: uppers in memory ---- */
 /* If the request asks for one: puts directories of the session's tmpfs in the place of its upper and work. */

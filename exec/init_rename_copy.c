@@ -199,6 +199,24 @@ static int copy_file(
 	return r ? r : ntr_rename_look_like(from, to, true, true);
 }
 
+/* The only attribute that everybody can give a special file. O_PATH descriptors take none, so by name. */
+static int copy_acl(int from_dir, int to_dir, const char *name)
+{
+	static const char acl[] = "system.posix_acl_access";
+	char from[32 + NAME_MAX + 1], to[32 + NAME_MAX + 1];
+	ntr_autofree char *val = malloc(XATTRS_MAX);
+	ssize_t n;
+
+	if (!val)
+		return -ENOMEM;
+	snprintf(from, sizeof from, "/proc/self/fd/%d/%s", from_dir, name);
+	snprintf(to, sizeof to, "/proc/self/fd/%d/%s", to_dir, name);
+	n = lgetxattr(from, acl, val, XATTRS_MAX);
+	if (n < 0)
+		return errno == ENODATA || errno == EOPNOTSUPP ? 0 : -errno;
+	return lsetxattr(to, acl, val, (size_t)n, 0) ? -errno : 0;
+}
+
 static int copy_other(int from_dir, int to_dir, const char *name, const struct stat *st)
 {
 	char target[PATH_MAX];
@@ -217,6 +235,8 @@ static int copy_other(int from_dir, int to_dir, const char *name, const struct s
 	if (r)
 		return -errno;
 	r = give_owner(to_dir, name, st, AT_SYMLINK_NOFOLLOW);
+	if (!r && !S_ISLNK(st->st_mode))
+		r = copy_acl(from_dir, to_dir, name);
 	if (!r && !S_ISLNK(st->st_mode) && fchmodat(to_dir, name, st->st_mode & 07777, 0))
 		r = -errno;
 	if (!r && utimensat(to_dir, name, (struct timespec[]){st->st_atim, st->st_mtim}, AT_SYMLINK_NOFOLLOW))

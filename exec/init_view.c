@@ -37,13 +37,19 @@ static int make_view(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err
 		return ntr_err_full(e, r, "start the session", "no wsroot", NULL);
 	in->user = ntr_json_bool(rq->msg, "user", false);
 	in->userxattr = ntr_json_bool(rq->msg, "userxattr", in->user);
-	r = ntr_view_enter(in->user, e);
+	r = ntr_init_mounts_read(in, rq, e);
+	if (!r)
+		r = ntr_view_enter(in->user, e);
 	if (!r)
 		r = ntr_view_place(in->wsroot, e);
+	if (!r)
+		r = ntr_init_mounts_place(in, e);
 	if (!r)
 		r = build(in, rq, &mount, e);
 	if (!r)
 		r = ntr_view_attach(mount, in->wsroot, false, e);
+	if (!r)
+		r = ntr_init_mounts_attach(in, e);
 	if (!r && in->userxattr && (r = ntr_rename_start(in)))
 		ntr_err_set(e, r, "answer the session's renames");
 	if (!r) {
@@ -130,16 +136,21 @@ static int replace(struct ntr_init *in, int *mount, struct ntr_err *e)
 static int fold_view(struct ntr_init *in, int *mount, struct ntr_err *e)
 {
 	bool frozen_before = in->frozen.n > 0;
-	int r = ntr_view_busy(in->wsroot);
+	int r = in->dirs ? 0 : ntr_view_busy(in->wsroot), back;
 
 	if (!r) {
 		ntr_init_freeze(in);
-		r = ntr_view_busy(in->wsroot);
-	}
-	if (r < 0)
+		r = ntr_init_mounts_park(in, e);
+		if (!r && (r = ntr_view_busy(in->wsroot)) < 0)
+			ntr_err_set(e, r, "look who uses %s", in->wsroot);
+		if (!r)
+			r = replace(in, mount, e);
+		back = ntr_init_mounts_unpark(in, r < 0 ? NULL : e);
+		in->over |= back != 0; /* nothing may run without what it is to see */
+		r = r < 0 || !back ? r : back;
+	} else if (r < 0) {
 		ntr_err_set(e, r, "look who uses %s", in->wsroot);
-	if (!r)
-		r = replace(in, mount, e);
+	}
 	if (!frozen_before)
 		ntr_init_thaw(in);
 	return r;
@@ -191,11 +202,15 @@ void ntr_init_swap(struct ntr_init *in, struct ntr_initreq *rq)
 
 int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_err *e)
 {
-	int r;
+	int r, back;
 
 	ntr_inithelper_release(in, true);
 	ntr_initpy_release(in);
-	r = replace(in, &job->mount_fd, e);
+	r = ntr_init_mounts_park(in, e);
+	if (!r)
+		r = replace(in, &job->mount_fd, e);
+	back = ntr_init_mounts_unpark(in, r ? NULL : e);
+	r = r ? r : back;
 	if (!r) {
 		ntr_rename_layers_use(in);
 		keep_upper(in, ntr_steal_fd(&job->upper_fd));

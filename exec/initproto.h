@@ -2,7 +2,8 @@
  * (frames as in base/wire.h). docs/protocol.md has the same for readers.
  *
  * ntrd -> ntr-init, first of all:
- *   {"op":"start","session":S,"wsroot":W,"user":bool,"userxattr":bool}            fds lower upper work
+ *   {"op":"start","session":S,"wsroot":W,"user":bool,"userxattr":bool,"mounts":[{"point":B,"dir":B,
+ * "rw":bool}]?} fds lower upper work
  *       enters the namespaces, places and mounts the view. Answer {"ok":true,"pid":P,"mntns":N} or
  * {"error":E}; on an error it exits afterwards. With "tmpfs":BYTES in start, fold and swap, upper and work
  * are taken as patterns only: their part is played by directories of a tmpfs of that size, and the answer has

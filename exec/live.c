@@ -1,5 +1,6 @@
 #include "live.h"
 #include "live_memory.h"
+#include "live_mounts.h"
 #include "initproto.h"
 #include "../base/json.h"
 #include "../base/upperfs.h"
@@ -82,16 +83,22 @@ static int ask_view(
 static int start_supervisor(
         struct ntr_live *l, const struct ntr_head *h, const struct ntr_live_options *o, struct ntr_err *e)
 {
-	ntr_autojson json_t *reply = NULL;
+	ntr_autojson json_t *reply = NULL, *mounts = NULL;
 	ntr_autoclose int lower = -1;
+	json_t *msg;
 	int r;
 
 	r = open_lower(o, h->root, !h->xattrs, &lower, e);
 	if (!r)
+		r = ntr_mounts_load(l->store, h->sid, &mounts, e);
+	if (!r)
 		r = ntr_initlink_spawn(o->init_path, &l->link, e);
 	if (r)
 		return r;
-	r = ask_view(l, start_msg(h), lower, &l->upper, &reply, e);
+	msg = start_msg(h);
+	if (msg && json_array_size(mounts))
+		json_object_set(msg, "mounts", mounts);
+	r = ask_view(l, msg, lower, &l->upper, &reply, e);
 	if (r)
 		return r;
 	l->mntns = ntr_namespace_of(ntr_initlink_pid(l->link));

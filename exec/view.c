@@ -476,6 +476,38 @@ int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e)
 	return 0;
 }
 
+/* ---- host directories ---- */
+
+/* All mounts below come along: in a user namespace the kernel gives no part of them, for what one of them
+ * hides would show. */
+static int borrow(int dir_fd, bool rw, int *ret)
+{
+	ntr_autoclose int here = reopen_here(dir_fd), tree = -1;
+	struct mount_attr attr = {
+	        .attr_set = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | (rw ? 0 : MOUNT_ATTR_RDONLY),
+	        .propagation = MS_PRIVATE};
+
+	if (here < 0)
+		return here;
+	tree = open_tree(here, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | AT_RECURSIVE);
+	if (tree < 0 || mount_setattr(tree, "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr))
+		return -errno;
+	*ret = ntr_steal_fd(&tree);
+	return 0;
+}
+
+int ntr_view_borrow(int dir_fd, bool rw, int *ret_fd)
+{
+	struct inner in;
+	int r = outer_enter(&in);
+
+	if (r)
+		return r;
+	r = borrow(dir_fd, rw, ret_fd);
+	outer_leave(&in);
+	return r;
+}
+
 /* ---- at its place ---- */
 
 int ntr_view_attach(int mount_fd, const char *wsroot, bool beneath, struct ntr_err *e)

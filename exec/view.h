@@ -28,6 +28,9 @@ int ntr_view_overlay(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e
 /* A tmpfs of size bytes, put over the directory over_fd where overlays are built, so that its directories can
  * be their layers. *ret_fd is its root (O_PATH). */
 int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e);
+/* A copy of the host's mounts at and below the directory dir_fd, not attached yet: nosuid, nodev, private
+ * and, but for rw, read-only, all of them. */
+int ntr_view_borrow(int dir_fd, bool rw, int *ret_fd);
 /* Attaches it at wsroot: the first time (beneath false), or beneath the present one (MOVE_MOUNT_BENEATH). */
 int ntr_view_attach(int mount_fd, const char *wsroot, bool beneath, struct ntr_err *e);
 /* Takes the top mount away: lazy or (lazy false) only if nobody uses it, -EBUSY otherwise. */

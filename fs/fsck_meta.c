@@ -1,10 +1,10 @@
 /* Records: one pass over meta in key order, from one snapshot. Letters come in the order A C G H I L N S T,
  * so that commits are known when heads refer to them, and both when lists and names do. */
 #include "fsck_impl.h"
+#include "../base/json.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 
 struct record {
 	const uint8_t *key, *val;
@@ -189,6 +189,22 @@ static int tag_record(struct ntr_fsck_run *k, const struct record *rec)
 	return 0;
 }
 
+static int mounts_record(struct ntr_fsck_run *k, const struct record *rec)
+{
+	uint64_t sid = rec->klen == 9 ? ntr_get_be64(rec->key + 1) : 0;
+	ntr_autojson json_t *mounts = rec->vlen > 2 && rec->val[0] == 1 && !rec->val[1]
+	                                      ? json_loadb((const char *)rec->val + 2, rec->vlen - 2, 0, NULL)
+	                                      : NULL;
+
+	if (!ntr_fsck_head_find(k, sid))
+		ntr_fsck_problem(
+		        k, "host directories of session number %" PRIu64 ", which does not exist", sid);
+	else if (!json_is_array(mounts))
+		ntr_fsck_problem(k, "session '%s': its host directories are damaged",
+		        ntr_fsck_head_find(k, sid)->name);
+	return 0;
+}
+
 static int record_check(struct ntr_fsck_run *k, const struct record *rec)
 {
 	switch (rec->klen ? rec->key[0] : 0) {
@@ -200,6 +216,8 @@ static int record_check(struct ntr_fsck_run *k, const struct record *rec)
 		return public_record(k, rec);
 	case 'L':
 		return list_record(k, rec);
+	case 'M':
+		return mounts_record(k, rec);
 	case 'N':
 		return name_record(k, rec);
 	case 'T':

@@ -256,7 +256,7 @@ int ntr_session_new(struct ntr_store *s, const char *name, const struct ntr_sess
 	return r ? ntr_err_default(e, r, "make session '%s'", name) : 0;
 }
 
-static int make_fork(struct ntr_store *s, struct ntr_head *h, struct ntr_err *e)
+static int make_fork(struct ntr_store *s, struct ntr_head *h, uint64_t source, struct ntr_err *e)
 {
 	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();
 	ntr_autofree struct ntr_head *row = NULL;
@@ -269,7 +269,9 @@ static int make_fork(struct ntr_store *s, struct ntr_head *h, struct ntr_err *e)
 	if (r)
 		return r;
 	row = ntr_head_dup(h);
-	r = row ? write_new(s, b, h, NTR_STEP_FORK, NTR_RELAXED_DURABILITY, e) : -ENOMEM;
+	r = row ? ntr_mounts_copy(s, b, source, h->sid) : -ENOMEM;
+	if (!r)
+		r = write_new(s, b, h, NTR_STEP_FORK, NTR_RELAXED_DURABILITY, e);
 	return conclude(s, x, r, r ? NULL : ntr_steal_ptr(row));
 }
 
@@ -292,7 +294,7 @@ int ntr_session_fork(struct ntr_store *s, const struct ntr_head *src, const stru
 	h.xattrs = at->xattrs;
 	h.created_ns = ntr_wall_ns();
 	strcpy(h.name, name);
-	r = make_fork(s, &h, e);
+	r = make_fork(s, &h, src->sid, e);
 	if (r)
 		return ntr_err_default(e, r, "fork session '%s' as '%s'", src->name, name);
 	ntr_head_copy(ret, &h);
@@ -421,6 +423,7 @@ static int batch_remove(struct ntr_store *s, struct ntr_kv_batch *b, const struc
 	        ntr_kv_iter_valid(it, &key, &klen, NULL, NULL) && klen == 17 && !memcmp(key, want, 9);
 	        ntr_kv_iter_next(it))
 		ntr_kv_batch_del(b, s->kv, NTR_CF_META, key, klen);
+	ntr_kv_batch_del(b, s->kv, NTR_CF_META, want, ntr_key_u64(want, 'M', h->sid));
 	ntr_kv_batch_del(b, s->kv, NTR_CF_META, want, ntr_key_u64(want, 'H', h->sid));
 	ntr_kv_batch_del(b, s->kv, NTR_CF_META, want, ntr_key_text(want, 'N', h->name));
 	return ntr_kv_iter_error(it);

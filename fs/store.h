@@ -136,6 +136,10 @@ int ntr_session_rename(struct ntr_store *s, const char *old, const char *new, st
 /* Removes the session's records (its commits stay reachable for sessions that were forked from it). */
 int ntr_session_remove(struct ntr_store *s, uint64_t sid, struct ntr_err *e);
 
+/* The host directories that the session shows: the text of a JSON array; NULL: none. Forks inherit them. */
+int ntr_session_mounts(struct ntr_store *s, uint64_t sid, char **ret);
+int ntr_session_set_mounts(struct ntr_store *s, uint64_t sid, const char *text, struct ntr_err *e);
+
 /* Rewrites only the upper / base_root / last_upper fields, synced: before a session's first process starts.
  */
 int ntr_session_set_upper(

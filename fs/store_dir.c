@@ -18,7 +18,7 @@ enum { SYNCED_DIGITS = 20, MAGIC_TMPFS = 0x01021994 };
 static bool is_ours(const char *name)
 {
 	static const char *const ours[] = {".", "..", "db", "lock", "reserve.0", "reserve.1", "synced",
-	        "upper", "versions", "lost+found"};
+	        "upper", "versions", "hooks", "lost+found"};
 
 	for (size_t i = 0; i < NTR_COUNT(ours); i++)
 		if (!strcmp(name, ours[i]))
@@ -255,15 +255,12 @@ int ntr_store_dir_open(
 	return r ? r : make_children(s, e);
 }
 
-/* The kernel's name for this run of the machine; zeros when it does not tell. */
-static void read_boot(uint8_t ret[NTR_BOOT_BYTES])
+/* The kernel's name for this run of the machine; zeros when it does not tell. A process lives in one: once
+ * read, no later lack of memory or descriptors makes it unknown. */
+static void parse_boot(const char *text, uint8_t ret[NTR_BOOT_BYTES])
 {
-	ntr_autofree char *text = NULL;
 	size_t n = 0;
 
-	memset(ret, 0, NTR_BOOT_BYTES);
-	if (ntr_read_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", 4096, &text, NULL))
-		return;
 	for (const char *p = text; *p && n < 2 * (size_t)NTR_BOOT_BYTES; p++) {
 		unsigned v;
 
@@ -273,6 +270,24 @@ static void read_boot(uint8_t ret[NTR_BOOT_BYTES])
 		ret[n / 2] = (uint8_t)(ret[n / 2] | v << (n % 2 ? 0 : 4));
 		n++;
 	}
+}
+
+static void read_boot(uint8_t ret[NTR_BOOT_BYTES])
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+	static uint8_t boot[NTR_BOOT_BYTES];
+	static bool have;
+	char text[64] = "";
+
+	pthread_mutex_lock(&lock);
+	if (!have) {
+		ntr_autoclose int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+
+		have = fd >= 0 && read(fd, text, sizeof text - 1) > 0;
+		parse_boot(text, boot);
+	}
+	memcpy(ret, boot, sizeof boot);
+	pthread_mutex_unlock(&lock);
 }
 
 static bool is_known(const uint8_t boot[NTR_BOOT_BYTES])

@@ -110,6 +110,10 @@ int ntr_list_record(
 int ntr_store_write(
         struct ntr_store *s, struct ntr_kv_batch *b, uint32_t durability, uint64_t commit, struct ntr_err *e);
 
+/* session_mounts.c: adds record M (text NULL: its removal), or a copy of another session's, if it has one. */
+int ntr_mounts_record(struct ntr_store *s, struct ntr_kv_batch *b, uint64_t sid, const char *text);
+int ntr_mounts_copy(struct ntr_store *s, struct ntr_kv_batch *b, uint64_t from, uint64_t to);
+
 /* commit.c: finishes txn into b, fills *c (id, root, name, counters, time, desc borrowed) for a commit on top
  * of *h, adds its records and updates *h. *ret_same: nothing changed, b is to be dropped. */
 int ntr_commit_build(struct ntr_store *s, struct ntr_kv_batch *b, struct ntr_txn *txn, struct ntr_head *h,

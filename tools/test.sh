@@ -31,7 +31,7 @@ if [ $part != e2e ]; then
 fi
 if [ $part != unit ]; then
 	open_fuse_device
-	core='slice|mount|crash|history'
+	core='slice|mount[.]bats|crash|history'
 	if with_uring; then
 		e2e release "$filter" "$filter" NTR_URING=1
 		restore_uring
@@ -42,7 +42,7 @@ if [ $part != unit ]; then
 	fi
 	if [ -f build/libfuse/prefix/lib/libfuse3.a ]; then
 		build_preset system-fuse
-		e2e system-fuse "${filter:-slice|mount}" "${filter:-slice|mount}" NTR_URING=0
+		e2e system-fuse "${filter:-slice|mount[.]bats}" "${filter:-slice|mount[.]bats}" NTR_URING=0
 	fi
 fi
 summary

@@ -145,7 +145,7 @@ verbs='new fork sessions rename rm run tool py ps stop log show diff status comm
 
 @test "doctor: a line for each check, without a daemon" {
 	run ntr doctor
-	for check in kernel programs /dev/fuse fusermount3 overlayfs 'user namespaces' 'fuse io_uring' libfuse store 'disk space' \
+	for check in kernel programs /dev/fuse fusermount3 overlayfs 'user namespaces' 'fuse io_uring' 'halt polling' libfuse store 'disk space' \
 		XDG_RUNTIME_DIR; do
 		assert_line --regexp "^(ok|missing|note) +$check +[^ ]"
 	done

@@ -137,3 +137,34 @@ while True:
 	assert_failure 1
 	refute_output ""
 }
+
+@test "what waits for a call can be interrupted: it then does nothing" {
+	local what pid i
+	ntr run -c 'echo 1 >f'
+	ntr run -c 'echo 2 >f'
+	for what in 'rollback --steps 1' 'commit -m late' 'discard' 'rm default'; do
+		ntr run -c 'echo 3 >f; echo >started; sleep 60' &
+		for i in {1..100}; do
+			ntr sessions --json | grep -q '"running": *true' && break
+			sleep 0.05
+		done
+		# shellcheck disable=SC2086
+		setsid timeout -s INT --foreground 0.5 ntr $what >out 2>&1 || true
+		sleep 0.3
+		kill -INT %% && wait %% || true
+		sleep 0.2
+		assert_equal "$(ntr run --no-commit -c 'cat f')" 3
+		assert_equal "$(ntr log --json | grep -c late || true)" 0
+		ntr run -c 'echo 2 >f; rm -f started'
+	done
+	# The line moves on: what was not interrupted is done in its turn.
+	ntr run -c 'sleep 1; echo 4 >f' &
+	sleep 0.3
+	(trap - INT; exec ntr rollback --steps 1) >out1 2>&1 &
+	pid=$!
+	ntr commit -m after >out2 2>&1 &
+	sleep 0.2
+	kill -INT "$pid"
+	wait
+	assert_equal "$(ntr run --no-commit -c 'cat f')" 4
+}

@@ -194,3 +194,27 @@ alike() {
 	diff -r "m$n" "m$n"
 	for ((i = 0; i <= n; i++)); do ntr umount "m$i"; done
 }
+
+@test "a directory's own time is no commit of a call, and outlives the view" {
+	local n
+	ntr run -c 'mkdir -p pkg/modules locks; echo x >pkg/modules/f; echo "stamp: list; touch stamp" >Makefile'
+	ntr stop
+	ntr run -c 'echo 1 >pkg/list'
+	ntr stop
+	n=$(ntr log -n 100 --json | wc -l)
+	ntr run -c 'touch -d 2030-01-01 pkg/modules; echo $$ >locks/pid; rm locks/pid; stat -c "%n %y" pkg/modules locks' >before
+	assert_equal "$(ntr log -n 100 --json | wc -l)" "$n"
+	ntr stop
+	ntr run --no-commit -c 'stat -c "%n %y" pkg/modules locks' | diff before -
+	assert_equal "$(ntr log -n 1 --json | json '["tool"]')" staged
+	# Once, and not again; after a crash, too.
+	ntr stop
+	assert_equal "$(ntr log -n 100 --json | wc -l)" $((n + 1))
+	ntr run -c 'touch -d 2031-01-01 locks; stat -c "%n %y" pkg/modules locks' >before
+	kill -9 "$(ntr daemon status --json | json '["pid"]')"
+	ntr run --no-commit -c 'stat -c "%n %y" pkg/modules locks' | diff before -
+	# What a fork sees is what is there.
+	ntr run -c 'touch -d 2032-01-01 locks'
+	ntr fork default other
+	assert_equal "$(ntr run -s other --no-commit -c 'stat -c %y locks')" "2032-01-01 00:00:00.000000000 +0000"
+}

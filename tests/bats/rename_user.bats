@@ -43,6 +43,19 @@ look() { echo "(cd $1 && find . -printf '%P %y %m %s %l %TY-%Tm-%Td %TT\n' | sed
 	ntr run -c "$(look moved)" | diff before -
 }
 
+@test "access lists go along, those of special files too, and the new parent's defaults do not come to them" {
+	program
+	need setfacl
+	# shellcheck disable=SC2016
+	call 'mkdir -p d/sub into; echo x >d/f; mkfifo d/sub/p d/q; setfacl -m u:$(id -u):rw d/f d/sub/p; setfacl -d -m u:$(id -u):rx d/sub
+		setfacl -d -m u:$(id -u):rwx into; mkfifo d/sub/inherits'
+	ntr run -c '(cd d && find . | sort | xargs getfacl -p && stat -c %A sub/p)' >before
+	ntr stop
+	ntr run -c "$RENAME d into/d; (cd into/d && find . | sort | xargs getfacl -p && stat -c %A sub/p)" | diff before -
+	ntr stop
+	ntr run -c '(cd into/d && find . | sort | xargs getfacl -p && stat -c %A sub/p)' | diff before -
+}
+
 @test "a call that moves a directory and is killed: nothing is lost, whatever is killed" {
 	local i who
 	program

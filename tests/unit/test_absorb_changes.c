@@ -2,6 +2,8 @@
  * number, and that a second look finds nothing. */
 #include "absorb_fixture.h"
 
+#include <sys/mman.h>
+
 static int setup(void **state)
 {
 	static struct afixture f;
@@ -251,6 +253,44 @@ static void test_rename_file(void **state)
 	assert_true(afx_ino(f, "meta") == big);
 }
 
+/* Overlayfs does not tell where a symlink or special file came from. */
+static void test_rename_special(void **state)
+{
+	struct afixture *f = *state;
+	uint64_t sl, p, dev, twin, s2;
+
+	afx_do(f, "mkdir -p t/a t/b q/r; ln -s x t/a/l; ln -s x t/b/l; ln -s x t/b/m; touch -h -d 2020-01-01 "
+	          "t/a/l t/b/l t/b/m; ln -s z q/r/s; mkfifo q/r/p");
+	base(f);
+	sl = afx_ino(f, "sl");
+	p = afx_ino(f, "p");
+	dev = afx_ino(f, "dev");
+	afx_do(f, "mv sl d/other; mv p dev2; mv dev p; mv dev2 dev");
+	absorbs(f);
+	assert_true(afx_ino(f, "d/other") == sl && afx_ino(f, "dev") == p && afx_ino(f, "p") == dev);
+	afx_fold(f);
+	nothing(f);
+	/* Over another, and one that is changed as well; out of a directory that goes. */
+	sl = afx_ino(f, "q/r/s");
+	s2 = afx_ino(f, "q/r/p");
+	afx_do(f, "mv p dev; chmod 600 dev; mv q/r/s d/other; mv q/r/p .; rm -r q");
+	absorbs(f);
+	assert_true(afx_ino(f, "dev") == dev && afx_ino(f, "d/other") == sl && afx_ino(f, "p") == s2);
+	afx_do(f, "mv d/other sl");
+	absorbs(f);
+	assert_true(afx_ino(f, "sl") == sl);
+	afx_fold(f);
+	nothing(f);
+	/* A new one is a new one, and so is what may be any of two. */
+	twin = afx_ino(f, "t/b/m");
+	afx_do(f, "cp -a sl copy; rm sl; mv t/b/m t/m; mv t/a/l one; mv t/b/l two");
+	absorbs(f);
+	assert_true(f->user || afx_ino(f, "copy") != sl);
+	assert_true(afx_ino(f, "t/m") == twin);
+	afx_fold(f);
+	nothing(f);
+}
+
 static void test_rename_new(void **state)
 {
 	struct afixture *f = *state;
@@ -429,9 +469,40 @@ static void test_riding_times(void **state)
 	assert_int_equal(ntr_absorb_check(f->memo), 1);
 	nothing(f);
 	assert_true(afx_inode(f, "d").mtime.tv_sec != 1081036800);
+	assert_int_equal(ntr_absorb_times_wait(f->memo), 1);
 	afx_do(f, "echo x >>z");
 	absorbs(f);
 	afx_same_as(f, f->view, 0);
+	assert_int_equal(ntr_absorb_times_wait(f->memo), 0);
+}
+
+/* The last absorb of an upper takes them, however they came to be. */
+static void test_last_times(void **state)
+{
+	static const char *const touches[] = {"touch d", "touch e/x", "touch d/tmp; rm d/tmp",
+	        "touch -d 2005-05-05 .", "touch d d/sub; : >e/tmp; rm e/tmp"};
+	struct afixture *f = *state;
+
+	base(f);
+	afx_do(f, "exec 3<>d/f; exec 4<>e/x/y/k");
+	nothing(f);
+	assert_int_equal(ntr_absorb_times_wait(f->memo), 0);
+	for (size_t i = 0; i < NTR_COUNT(touches); i++) {
+		struct ntr_txn *t;
+
+		afx_do(f, "%s", touches[i]);
+		nothing(f);
+		assert_int_equal(ntr_absorb_times_wait(f->memo), 1);
+		t = fx_begin(&f->fx);
+		assert_int_equal(ntr_absorb_last(f->memo, t, f->base, i == 3, &f->last, NULL), 0);
+		assert_true(f->last.changed);
+		fx_commit(&f->fx, t);
+		ntr_absorb_accept(f->memo);
+		afx_same_as(f, f->view, 0);
+		assert_int_equal(ntr_absorb_times_wait(f->memo), 0);
+		if (i % 2)
+			afx_fold(f);
+	}
 }
 
 /* More files than one thread is given. */
@@ -503,6 +574,60 @@ static void test_failures(void **state)
 }
 
 /* What was not committed is found again. */
+/* What is read before the session stands still counts only as long as nothing writes to it. */
+static void test_early(void **state)
+{
+	struct afixture *f = *state;
+	struct ntr_txn *t;
+	char path[400];
+	char *p;
+	int fd, up;
+
+	base(f);
+	afx_do(f, "head -c 9000000 /dev/urandom >mapped; head -c 70000 /dev/urandom >still; head -c 70000 "
+	          "/dev/urandom "
+	          ">grows; head -c 70000 /dev/urandom >goes; chmod 600 meta; printf x | dd of=big bs=1 "
+	          "seek=100000 "
+	          "conv=notrunc status=none; touch -d 2001-01-01 still");
+	snprintf(path, sizeof path, "%s/mapped", f->view);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	assert_true(fd >= 0);
+	p = mmap(NULL, 9000000, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(p != MAP_FAILED);
+	p[5000] ^= 1;
+	t = fx_begin(&f->fx);
+	ntr_absorb_early(f->memo, t);
+	assert_true(f->memo->coarse || f->memo->early);
+	p[5001] ^= 1;
+	afx_do(f, "echo more >>grows; rm goes; printf y | dd of=big bs=1 seek=150000 conv=notrunc "
+	          "status=none; mv still d/");
+	up = openat(f->upper_fd, "mapped", O_RDONLY | O_CLOEXEC); /* as the supervisor does it */
+	assert_int_equal(sync_file_range(up, 0, 0, 7), 0);
+	close(up);
+	assert_int_equal(ntr_absorb_run(f->memo, t, f->base, false, &f->last, NULL), 0);
+	ntr_absorb_early_done(f->memo);
+	fx_commit(&f->fx, t);
+	ntr_absorb_accept(f->memo);
+	afx_same(f);
+	munmap(p, 9000000);
+	close(fd);
+	assert_false(afx_absorb_as(f, true));
+	afx_fold(f);
+	nothing(f);
+	/* Little is not read twice; and a run that came to nothing leaves no trace. */
+	afx_do(f, "head -c 70000 /dev/urandom >grows");
+	t = fx_begin(&f->fx);
+	ntr_absorb_early(f->memo, t);
+	assert_null(f->memo->early);
+	ntr_txn_abort(t);
+	afx_do(f, "head -c 9000000 /dev/urandom >grows");
+	t = fx_begin(&f->fx);
+	ntr_absorb_early(f->memo, t);
+	ntr_absorb_early_done(f->memo);
+	ntr_txn_abort(t);
+	absorbs(f);
+}
+
 static void test_reject(void **state)
 {
 	struct afixture *f = *state;
@@ -564,6 +689,7 @@ int main(void)
 	        T(remove),
 	        T(replace),
 	        T(rename_file),
+	        T(rename_special),
 	        T(rename_new),
 	        T(rename_dir),
 	        T(swap_dirs),
@@ -573,9 +699,11 @@ int main(void)
 	        T(sparse),
 	        T(types),
 	        T(riding_times),
+	        T(last_times),
 	        T(many),
 	        T(deep),
 	        T(failures),
+	        T(early),
 	        T(reject),
 	        T(hot),
 	};

@@ -53,6 +53,14 @@ static void test_changes(void **state)
 	assert_true(afx_ino(f, "d") == d && afx_ino(f, "d/f") == file && afx_ino(f, "sl") == sl &&
 	            afx_ino(f, "p") == p);
 	assert_true(f->base != f->fx.head.root);
+	afx_fold(f);
+	f->broken = false;
+	afx_do(f, "mv sl d/l; mv p q; mv d/l l; mv q p");
+	absorbs(f);
+	assert_true(afx_ino(f, "l") == sl && afx_ino(f, "p") == p);
+	afx_do(f, "mv l sl");
+	absorbs(f);
+	assert_true(afx_ino(f, "sl") == sl);
 	afx_do(f, "rm sl; ln -s elsewhere sl; rm p; mkdir p; mv d/sub/g p/g; echo y >>b");
 	f->broken = true;
 	absorbs(f);

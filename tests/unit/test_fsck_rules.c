@@ -565,6 +565,11 @@ static void test_broken_records(void **state)
 	n = ntr_key_text(key, 'T', "v1");
 	ntr_put_le64(val, 12345);
 	meta_break(key, n, val, 8, "tag 'v1' pins a missing commit");
+	n = ntr_key_u64(key, 'M', fx.head.sid);
+	meta_break(key, n, "\1\0[", 3, "session 'one': its host directories are damaged");
+	meta_break(key, n, "\2\0[]", 4, "session 'one': its host directories are damaged");
+	n = ntr_key_u64(key, 'M', 400);
+	meta_break(key, n, "\1\0[]", 4, "host directories of session number 400");
 	meta_break("?", 1, "x", 1, "a record of unknown kind");
 
 	n = ntr_key_u64(head, 'H', fx.head.sid);

@@ -642,7 +642,7 @@ static void test_drain(void **state)
 	sf_send(busy, "{\"op\":\"args\",\"str\":\"s\"}");
 	gate_await(1);
 	assert_int_equal(pthread_create(&t, NULL, open_gate_later, NULL), 0);
-	assert_int_equal(ntrd_server_drain(fx.srv, 5000), 0);
+	assert_int_equal(ntrd_server_drain(fx.srv, SF_PATIENCE_MS), 0);
 	pthread_join(t, NULL);
 	m = sf_recv(busy);
 	assert_true(ntr_json_bool(m, "ok", false));

@@ -28,7 +28,7 @@ static int teardown(void **state)
 	(void)state;
 	close(conn);
 	ntr_sock_unlink(fx.store);
-	assert_int_equal(ntrd_server_drain(fx.srv, 5000), 0);
+	assert_int_equal(ntrd_server_drain(fx.srv, SF_PATIENCE_MS), 0);
 	ntrd_server_free(fx.srv);
 	close(fx.listen_fd);
 	ntr_ctl_close(fx.ctl);
@@ -297,7 +297,7 @@ static void test_daemon(void **state)
 	assert_true(ntr_json_real(st, "uptime", -1) >= 0);
 	assert_int_equal(poll(&p, 1, 0), 0);
 	stop = ask("{\"op\":\"daemon-stop\"}");
-	assert_int_equal(poll(&p, 1, 5000), 1);
+	assert_int_equal(poll(&p, 1, SF_PATIENCE_MS), 1);
 	sf_wait_connections(&fx, 0);
 	assert_int_equal(recv(conn, &b, 1, MSG_DONTWAIT), -1); /* open until the process ends */
 	assert_int_equal(errno, EAGAIN);

@@ -201,6 +201,44 @@ static void test_fork(void **state)
 	ntr_commit_done(&at);
 }
 
+static void mounts_are(uint64_t sid, const char *want)
+{
+	ntr_autofree char *text = NULL;
+
+	assert_int_equal(ntr_session_mounts(fx.st, sid, &text), 0);
+	if (want)
+		assert_string_equal(text, want);
+	else
+		assert_null(text);
+}
+
+/* Host directories are the session's: forks copy them, commits and rollbacks do not know them. */
+static void test_mounts(void **state)
+{
+	static const char one[] = "[{\"point\":\"/a\"}]";
+	struct ntr_commit at;
+	struct ntr_head src, f;
+
+	(void)state;
+	fx_session(&fx, "src");
+	src = fx.head;
+	mounts_are(src.sid, NULL);
+	get_commit(fx.head.commit, &at);
+	assert_int_equal(ntr_session_set_mounts(fx.st, src.sid, one, NULL), 0);
+	assert_int_equal(ntr_session_fork(fx.st, &src, &at, "f", &f, NULL), 0);
+	assert_int_equal(ntr_session_set_mounts(fx.st, src.sid, "[]", NULL), 0);
+	commit_n(1);
+	assert_int_equal(ntr_session_move(fx.st, &fx.head, &at, NULL), 0);
+	fx_reopen(&fx);
+	mounts_are(src.sid, "[]");
+	mounts_are(f.sid, one);
+	assert_int_equal(ntr_session_set_mounts(fx.st, src.sid, NULL, NULL), 0);
+	mounts_are(src.sid, NULL);
+	assert_int_equal(ntr_session_remove(fx.st, f.sid, NULL), 0);
+	mounts_are(f.sid, NULL);
+	ntr_commit_done(&at);
+}
+
 static void test_rename(void **state)
 {
 	struct ntr_head h, g;
@@ -455,6 +493,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_new, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_new_from, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_fork, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_mounts, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rename, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_remove, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_upper, setup, teardown),

@@ -1,5 +1,6 @@
 /* The database layer: reads, batches, iteration, durability modes under a crash, faults, damage to its files.
  */
+#include "fs/kv_impl.h"
 #include "treefix.h"
 
 #include <dirent.h>
@@ -256,41 +257,45 @@ static void test_fault(void **state)
 	treefix_remove(&f);
 }
 
-/* A limit on the size of files: writes fail with their own error, reads go on, and opening anew is the way
- * out. */
+/* A limit on the size of files: a log that reaches it is left for a new one, and only what is larger than any
+ * file may be fails, with its own error. Reads go on, and writing does once the limit is gone. */
 static void test_file_limit(void **state)
 {
-	static char val[60001];
+	enum { FITS = 60000, LIMIT = 300000, WRITES = 12 };
+	static char val[FITS + 1], large[LIMIT + 2];
 	struct rlimit limit, low;
 	struct ntr_err e = {0};
 	struct treefix f;
 	char key[16];
-	int n = 0, r;
 
 	(void)state;
 	treefix_dir(&f);
 	treefix_open(&f, 0);
-	memset(val, 'v', sizeof(val) - 1);
+	memset(val, 'v', FITS);
+	memset(large, 'v', LIMIT + 1);
 	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
 	low = limit;
-	low.rlim_cur = 300000;
+	low.rlim_cur = LIMIT;
 	signal(SIGXFSZ, SIG_IGN);
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
-	do {
-		snprintf(key, sizeof(key), "%d", n++);
-		r = put_text(f.kv, NTR_CF_META, key, val, NTR_KV_SYNC);
-	} while (!r && n < 100);
-	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	assert_int_equal(r, -EFBIG);
+	for (int i = 0; i < WRITES; i++) {
+		snprintf(key, sizeof(key), "%d", i);
+		assert_int_equal(put_text(f.kv, NTR_CF_META, key, val, NTR_KV_SYNC), 0);
+	}
+	assert_true(ntr_kv_resumed(f.kv) > 0);
+	assert_int_equal(put_text(f.kv, NTR_CF_META, "large", large, NTR_KV_SYNC), -EFBIG);
 	expect(f.kv, NTR_CF_META, "0", val);
-	expect(f.kv, NTR_CF_META, key, NULL);
+	expect(f.kv, NTR_CF_META, "large", NULL);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	assert_int_equal(put_text(f.kv, NTR_CF_META, "after", large, NTR_KV_SYNC), 0);
 	treefix_close(&f);
 	treefix_open(&f, 0);
-	for (int i = 0; i < n - 1; i++) {
+	for (int i = 0; i < WRITES; i++) {
 		snprintf(key, sizeof(key), "%d", i);
 		expect(f.kv, NTR_CF_META, key, val);
 	}
-	assert_int_equal(put_text(f.kv, NTR_CF_META, "after", "v", NTR_KV_SYNC), 0);
+	expect(f.kv, NTR_CF_META, "large", NULL);
+	expect(f.kv, NTR_CF_META, "after", large);
 	assert_int_equal(ntr_kv_verify(f.kv, &e), 0);
 	treefix_close(&f);
 	treefix_remove(&f);

@@ -66,17 +66,19 @@ static void test_many(void **state)
 		assert_int_equal(seen[i], 1);
 	/* a long stream pins no more than its share in the kernel */
 	assert_true(vfx_inodes(&f) <= NTR_VPLUS_MAX + 2);
-	assert_true(vfx_inodes(&f) > NTR_VPLUS_MAX / 2);
 	/* again from the kernel's cache, unless somebody has just dropped that */
-	bool cached = false;
+	bool cached = false, pinned = vfx_inodes(&f) > NTR_VPLUS_MAX / 2;
 
-	for (int i = 0; i < 5 && !cached; i++) {
+	for (int i = 0; i < 100 && !(cached && pinned); i++) {
+		usleep(i ? 200000 : 0);
 		uint64_t before = vfx_count(&f, NULL);
 
 		rewinddir(d);
 		assert_int_equal(mark_all(d, seen), MANY);
-		cached = vfx_count(&f, NULL) == before;
+		cached |= vfx_count(&f, NULL) == before;
+		pinned |= vfx_inodes(&f) > NTR_VPLUS_MAX / 2;
 	}
+	assert_true(pinned);
 	assert_true(cached);
 	closedir(d);
 	free(seen);
@@ -204,10 +206,15 @@ static void test_references(void **state)
 	many_files(5000);
 	for (int round = 0; round < 2; round++) {
 		char cmd[500];
+		bool all = false;
 
 		snprintf(cmd, sizeof(cmd), "ls -l '%s' | wc -l >/dev/null", root);
-		assert_int_equal(system(cmd), 0);
-		assert_true(vfx_inodes(&f) >= 5000);
+		for (int i = 0; i < 100 && !all; i++) { /* somebody may have dropped some just now */
+			usleep(i ? 200000 : 0);
+			assert_int_equal(system(cmd), 0);
+			all = vfx_inodes(&f) >= 5000;
+		}
+		assert_true(all);
 		for (int i = 0; i < 50 && vfx_inodes(&f) > 2; i++) {
 			ntr_autoclose int fd = open("/proc/sys/vm/drop_caches", O_WRONLY);
 

@@ -39,6 +39,31 @@ void ntr_rename_layers_use(struct ntr_init *in)
 {
 	(void)in;
 }
+int ntr_init_mounts_read(struct ntr_init *in, const struct ntr_initreq *rq, struct ntr_err *e)
+{
+	(void)in, (void)rq, (void)e;
+	return 0;
+}
+int ntr_init_mounts_place(struct ntr_init *in, struct ntr_err *e)
+{
+	(void)in, (void)e;
+	return 0;
+}
+int ntr_init_mounts_attach(struct ntr_init *in, struct ntr_err *e)
+{
+	(void)in, (void)e;
+	return 0;
+}
+int ntr_init_mounts_park(struct ntr_init *in, struct ntr_err *e)
+{
+	(void)in, (void)e;
+	return 0;
+}
+int ntr_init_mounts_unpark(struct ntr_init *in, struct ntr_err *e)
+{
+	(void)in, (void)e;
+	return 0;
+}
 void ntr_initpy_release(struct ntr_init *in)
 {
 	(void)in;
