@@ -1,0 +1,150 @@
+"""Commands of the embedding program, in the session's shell."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import ntr
+
+
+def test_they_compose_in_pipes(ws):
+    ws.register_command("up", lambda c: c.text.upper())
+    ws.register_command("args", lambda c: "\n".join(c.args) + "\n" + c.cwd + "\n")
+    ws.register_command("code", lambda c: int(c.args[0]))
+    ws.register_command("both", lambda c: ntr.CommandResult("out\n", b"err\n", 7))
+    assert ws.terminal("printf 'a\\nb\\n' | up | sort -r | up").stdout == "B\nA\n"
+    assert ws.terminal("mkdir d; cd d; args 'x y' '' \"$(printf 'l1\\nl2')\"").stdout == "x y\n\nl1\nl2\n/workspace/d\n"
+    assert [ws.terminal(f"code {n}").exit_code for n in (0, 1, 200, 256)] == [0, 1, 200, 0]
+    r = ws.terminal("both; echo $?")
+    assert (r.stdout, r.stderr) == ("out\n7\n", "err\n")
+    assert ws.terminal("set -o pipefail; code 3 | cat").exit_code == 3
+    assert ws.terminal("which up").stdout.endswith("/up\n")
+    assert "up" not in ws.terminal("ls -a /workspace").stdout.split()
+
+
+def test_bytes_go_through(ws):
+    ws.register_command("rev4", lambda c: c.stdin[::-1])
+    data = bytes(range(256)) * 4000
+    ws.put("in", data)
+    assert ws.terminal("rev4 < in > out")
+    assert ws.get("out") == data[::-1]
+
+
+def test_streams_are_the_callers_own(ws):
+    def first(c):
+        return c.stdin_file.readline()
+
+    ws.register_command("first", first)
+    ws.register_command("forever", lambda c: [c.write("y\n") for _ in iter(int, 1)])
+    assert ws.terminal("printf '1\\n' | while read x; do echo got $x; first < /dev/null; done").stdout == "got 1\n"
+    assert ws.terminal("forever | head -2").stdout == "y\ny\n"
+    assert ws.terminal("forever | head -1; echo ${PIPESTATUS[0]}").stdout == "y\n141\n"
+
+
+def test_failures(ws):
+    def bad(c):
+        raise ValueError("why")
+
+    ws.register_command("bad", bad)
+    ws.register_command("odd", lambda c: object())
+    ws.register_command("quit", lambda c: sys.exit(4))
+    r = ws.terminal("bad")
+    assert r.exit_code == 1 and r.stderr == "bad: ValueError: why\n"
+    assert "not text, bytes" in ws.terminal("odd").stderr
+    assert ws.terminal("quit").exit_code == 4
+
+
+@pytest.mark.parametrize("name", ["python", "python3", "python3.11", "cd", "echo", "if", "a/b", "", "-x", "a b", "ü", 5])
+def test_names_that_cannot_be(ws, name):
+    with pytest.raises(ValueError):
+        ws.register_command(name, lambda c: None)
+    with pytest.raises(ValueError):
+        ntr.workspace("t", commands={name: lambda c: None})
+
+
+def test_not_a_function(ws):
+    with pytest.raises(TypeError):
+        ws.register_command("x", 5)
+
+
+def test_they_call_back_while_the_call_runs(ws):
+    def look(c):
+        ws.cache["seen"] = c.args
+        return ws.get(c.args[0])
+
+    def nested(c):
+        return ws.terminal("echo no").stdout
+
+    ws.register_command("look", look)
+    ws.register_command("nested", nested)
+    ws.put("f", b"content")
+    r = ws.terminal("look f; echo; touch after")
+    assert r.stdout == "content\n"
+    assert ws.cache["seen"] == ["f"]
+    assert ws.history()[0].id == r.checkpoint and ws.history()[1].tool == "put"
+    r = ws.terminal("nested")
+    assert r.exit_code == 1 and "NestedCallError" in r.stderr and r.duration < 10
+    with ws.lock:
+        assert ws.terminal("look f").stdout == "content"
+
+
+def test_from_python_and_in_forks(ws):
+    ws.register_command("hello", lambda c: f"hello from {c.session}\n")
+    assert ws.run_python("import subprocess\nsubprocess.run(['hello'], capture_output=True, text=True).stdout").echo
+    with ws.fork("f") as fork:
+        assert fork.terminal("hello").stdout == "hello from f\n"
+    assert ws.terminal("hello").stdout == "hello from s\n"
+
+
+def test_what_sticks_of_PATH(ws):
+    ws.register_command("mine", lambda c: "mine\n")
+    ws.terminal("export PATH=/opt/first:$PATH:/opt/last")
+    path = ws.terminal("echo $PATH").stdout.strip().split(":")
+    assert path[1] == "/opt/first" and path[-1] == "/opt/last"
+    assert ws.terminal("mine").stdout == "mine\n"
+    with ntr.workspace("s") as plain:
+        path = plain.terminal("echo $PATH").stdout.strip().split(":")
+        assert path[0] == "/opt/first" and path[-1] == "/opt/last" and not any("ntr-cmd-" in p for p in path)
+        assert plain.terminal("mine").exit_code == 127
+    assert ws.terminal("unset PATH; /bin/true")
+    assert ws.terminal("echo ${PATH-none}").exit_code == 0
+
+
+def test_unregister_and_close(ws, place):
+    ws.register_command("gone", lambda c: "x")
+    assert ws.terminal("gone")
+    ws.unregister_command("gone")
+    assert ws.terminal("gone").exit_code == 127
+    ws.register_command("kept", lambda c: "x")
+    ws.terminal("kept")
+    assert [n for n in os.listdir(place.base / "run") if n.startswith("ntr-cmd-")]
+    ws.close()
+    assert not [n for n in os.listdir(place.base / "run") if n.startswith("ntr-cmd-")]
+
+
+def test_gone_when_the_program_ends_without_a_close(place):
+    code = "import ntr\nws = ntr.workspace('s', commands={'x': lambda c: 'out'})\nprint(ws.terminal('x').stdout)"
+    env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(ntr.__file__))}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert done.stdout == "out\n"
+    assert not [n for n in os.listdir(place.base / "run") if n.startswith("ntr-cmd-")]
+
+
+def test_many_at_once(ws):
+    lock, n = threading.Lock(), [0]
+
+    def count(c):
+        with lock:
+            n[0] += 1
+        time.sleep(0.01)
+        return c.args[0] + "\n"
+
+    ws.register_command("count", count)
+    r = ws.terminal("for i in $(seq 40); do count $i & done; wait")
+    assert sorted(map(int, r.stdout.split())) == list(range(1, 41)) and n[0] == 40
