@@ -6,7 +6,7 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-enum { TICK_MS = 500 };
+enum { TICK_MS = 500, GONE_S = 12 /* longer than all steps below */ };
 
 /* ---- urging; with the lock held */
 
@@ -139,7 +139,10 @@ void *ntr_mcp_ticker(void *arg)
 
 void ntr_mcp_drain(struct ntr_mcp *s)
 {
-	for (bool busy = true; busy;) {
+	bool busy = true;
+
+	/* A lane may be stuck in writing its answer: it is left behind. */
+	for (unsigned gone = 0; busy && gone < GONE_S; gone += s->out.broken) {
 		struct timespec until;
 
 		if (ntr_mcp_out_gone(s))

@@ -180,20 +180,40 @@ static json_t *content_of(const struct ntr_mcp_job *job, const char *tool, const
 	return ntr_steal_ptr(content);
 }
 
+/* Usual programs show a model the structured result alone where there is one. So it holds the text too, once,
+ * and nothing that the text tells in other words or that is of use to a program only; and there is none
+ * beside an image. NULL: out of memory. */
+static json_t *structured_of(const json_t *reply)
+{
+	static const char *const told[] = {
+	        "stdout", "stderr", "echo", "error", "namespace", "notes", "hints", NULL};
+	enum { ROWS_MAX = 100 };
+	ntr_autojson json_t *o = json_pack("{s:O}", "text", json_object_get(reply, "text"));
+	json_t *all = json_object_get(reply, "structured"), *v;
+	const char *key;
+	void *next;
+
+	if (!o || json_object_update(o, all))
+		return NULL;
+	for (size_t i = 0; told[i]; i++)
+		json_object_del(o, told[i]);
+	json_object_foreach_safe(o, next, key, v) if (json_array_size(v) > ROWS_MAX) json_object_del(o, key);
+	if (!json_object_get(o, "commit") && json_object_set(o, "commit", json_object_get(reply, "commit")))
+		return NULL;
+	return ntr_steal_ptr(o);
+}
+
 static json_t *call_result(const struct ntr_mcp_job *job, const char *tool, const json_t *reply)
 {
-	ntr_autojson json_t *structured = json_copy(json_object_get(reply, "structured"));
-	json_t *result = json_pack("{s:o,s:b}", "content", content_of(job, tool, reply), "isError",
-	        ntr_json_bool(reply, "is_error", false));
+	ntr_autojson json_t *result = json_pack("{s:o,s:b}", "content", content_of(job, tool, reply),
+	        "isError", ntr_json_bool(reply, "is_error", false));
 
-	if (structured && !json_object_get(structured, "commit"))
-		json_object_set(structured, "commit", json_object_get(reply, "commit"));
-	if (result && structured && job->req.rev->structured &&
-	        json_object_set(result, "structuredContent", structured)) {
-		json_decref(result);
+	if (!result)
 		return NULL;
-	}
-	return result;
+	if (job->req.rev->structured && !json_object_get(reply, "image") &&
+	        json_object_set_new(result, "structuredContent", structured_of(reply)))
+		return NULL;
+	return ntr_steal_ptr(result);
 }
 
 static void log_call(struct ntr_mcp *s, const struct ntr_mcp_job *job, const json_t *reply)

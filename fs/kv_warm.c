@@ -100,9 +100,8 @@ int ntr_kv_warm(struct ntr_kv *kv, enum ntr_cf cf, size_t bytes)
 	if (!w)
 		return -ENOMEM;
 	r = collect(kv, cf, bytes, w);
-	if (!r && w->n)
-		r = start(w);
-	if (r || !w->n)
-		warm_free(w);
+	if (!r && w->n && !(r = start(w)))
+		return 0; /* the thread's from now on */
+	warm_free(w);
 	return r;
 }

@@ -33,7 +33,7 @@ setup_file()
 
 done_well()
 {
-	for _ in {1..600}; do
+	for _ in {1..1800}; do
 		[[ -e $BATS_FILE_TMPDIR/$1.status ]] && break
 		sleep 0.1
 	done

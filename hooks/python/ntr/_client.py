@@ -164,7 +164,7 @@ class Client:
             self._send(conn, msg, fds)
             if control is not None:
                 control.attach(conn)
-            reply = self._await(conn, msg, on_event)
+            reply = self._await(conn, msg, on_event, control)
             done = True
         finally:
             if control is not None:
@@ -203,16 +203,21 @@ class Client:
             error = reply.get("error")
             raise from_reply(error if isinstance(error, dict) else {"what": "talk to the daemon"}) from None
 
-    def _await(self, conn: Connection, msg: Mapping[str, Any], on_event: Event | None) -> dict[str, Any]:
-        started = False
+    def _await(
+        self, conn: Connection, msg: Mapping[str, Any], on_event: Event | None, control: Control | None
+    ) -> dict[str, Any]:
+        started = heard = False
         while True:
             try:
                 frame = conn.receive()
-            except ConnectionEnded:
-                # A call is told to have started before it begins: without that it has not run.
-                if not started and self._says_started(msg):
+            except ConnectionEnded as e:
+                # A call is told to have started before it begins, and what was not read has not been done. (A signal
+                # that was not read says nothing about the request before it.)
+                unread = not e.read and not heard and not (control is not None and control.cancelled)
+                if unread or (not started and self._says_started(msg)):
                     raise _NotRun from None
                 raise
+            heard = True
             if "event" not in frame:
                 return frame
             started = started or frame["event"] == "started"

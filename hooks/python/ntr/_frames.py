@@ -20,11 +20,11 @@ FRAME_MAX = 64 << 20
 
 
 class ConnectionEnded(Exception):
-    """The other side hung up. sent: whether a whole request may have reached it."""
+    """The other side hung up. read: whether it may have read all that was sent."""
 
-    def __init__(self, sent: bool) -> None:
+    def __init__(self, read: bool = True) -> None:
         super().__init__("the connection ended")
-        self.sent = sent
+        self.read = read
 
 
 class FrameTooLarge(Exception):
@@ -85,7 +85,7 @@ class Connection:
             except (BrokenPipeError, ConnectionResetError, OSError) as e:
                 if not isinstance(e, ConnectionError) and self.sock.fileno() >= 0:
                     raise
-                raise ConnectionEnded(sent=False) from None
+                raise ConnectionEnded(read=False) from None
 
     def _fill(self, n: int) -> None:
         while len(self._buffer) < n:
@@ -93,10 +93,12 @@ class Connection:
                 part = self.sock.recv(max(65536, min(n - len(self._buffer), 1 << 20)))
             except TimeoutError:
                 raise
+            except ConnectionResetError:  # it closed without having read all of it
+                raise ConnectionEnded(read=False) from None
             except OSError:
                 part = b""
             if not part:
-                raise ConnectionEnded(sent=True)
+                raise ConnectionEnded
             self._buffer += part
 
     def receive(self) -> dict[str, Any]:
@@ -104,7 +106,7 @@ class Connection:
         self._fill(4)
         (n,) = struct.unpack_from("<I", self._buffer)
         if n > FRAME_MAX:
-            raise ConnectionEnded(sent=True)
+            raise ConnectionEnded
         self._fill(4 + n)
         text = bytes(memoryview(self._buffer)[4 : 4 + n])
         del self._buffer[: 4 + n]

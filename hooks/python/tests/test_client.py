@@ -310,3 +310,26 @@ def test_a_client_that_dies_in_the_middle(ws):
 def test_what_pip_is_told():
     text = (Path(__file__).resolve().parents[1] / "pyproject.toml").read_text()
     assert 'requires-python = ">=3.10"' in text and "dependencies = []" in text and f'version = "{ntr.__version__}"' in text
+
+
+def test_a_daemon_that_ends_without_reading_the_request(place):
+    """Its idle time is over just when a request comes: nothing has been done, so that it may be asked again."""
+
+    class Leaving(FakeDaemon):
+        def _serve(self, conn: socket.socket) -> None:
+            if len(self.seen) < 1:
+                (n,) = struct.unpack("<I", conn.recv(4, socket.MSG_WAITALL))
+                self.seen.append(json.loads(conn.recv(n, socket.MSG_WAITALL)))
+                data = json.dumps(HELLO).encode()
+                conn.sendall(struct.pack("<I", len(data)) + data)
+                conn.recv(1, socket.MSG_PEEK)
+                conn.close()
+            else:
+                super()._serve(conn)
+
+    daemon = Leaving(place.store, lambda m: [HELLO] if m["op"] == "hello" else [{"ok": True, "commit": "x"}])
+    try:
+        assert Client(str(place.store)).request({"op": "commit", "session": "s"})["commit"] == "x"
+        assert [m["op"] for m in daemon.seen] == ["hello", "hello", "commit"]
+    finally:
+        daemon.close()
