@@ -96,6 +96,7 @@ static int run(struct ntr_arun *w)
 	r = ntr_arun_walk(w);
 	if (!r && !is_still(w))
 		r = apply(w);
+	w->only_times = !w->changed;
 	if (!r && (w->changed || w->last))
 		r = ntr_arun_ride(w);
 	ntr_dirs_done(&w->dirs); /* gives lent modes back, and notes the times that this leaves */
@@ -125,6 +126,7 @@ static int absorb(const struct ntr_arun *as, uint64_t base_root, struct ntr_abso
 	}
 	m->shadow = w.tree;
 	ret->changed = w.changed;
+	ret->only_times = w.changed && w.only_times;
 	ret->racy = w.racy;
 	ret->entries = w.tree->entries;
 	ret->bytes = w.bytes;

@@ -22,6 +22,7 @@ size_t ntr_memo_bytes(const struct ntr_memo *m); /* memory it takes */
 
 struct ntr_absorb_result {
 	bool changed;     /* something worth a commit differs */
+	bool only_times;  /* but nothing except directories' own times (ntr_absorb_last) */
 	bool racy;        /* some file changed while it was read; its inode carries NTR_INODE_RACY */
 	uint64_t entries; /* upper entries looked at */
 	uint64_t bytes;   /* content read */

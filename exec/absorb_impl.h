@@ -231,7 +231,8 @@ struct ntr_arun {
 	struct ntr_store *store;
 	struct ntr_snap head, base; /* as they were at the beginning */
 	bool full, changed, racy;
-	bool last;             /* directories' own times count */
+	bool last; /* directories' own times count */
+	bool only_times;
 	uint64_t bytes, files; /* files: objects whose content is to be read */
 	uint64_t now;          /* when the walk began */
 	struct ntr_dirs dirs;

@@ -232,7 +232,7 @@ int ntr_arun_update(struct ntr_arun *w)
 /* A directory made by this run got its times at its creation. */
 static int ride(struct ntr_arun *w, struct ntr_mdir *d)
 {
-	struct ntr_aobj o;
+	struct ntr_aobj o = {.flags = 0};
 	struct ntr_inode in;
 	struct statx sx;
 	int fd, r = ntr_dirs_get(&w->dirs, d, &fd);

@@ -66,6 +66,8 @@ static int commit_txn(struct ntr_sess *s, struct ntr_head *h, struct ntr_txn *tx
 		json_object_set_new(desc, "background", json_true());
 	if (res->racy)
 		json_object_set_new(desc, "racy", json_true());
+	if (res->only_times)
+		json_object_set_new(desc, NTR_COMMIT_TIMES, json_true());
 	text = json_dumps(desc, JSON_COMPACT);
 	if (!text) {
 		ntr_txn_abort(txn);
@@ -122,6 +124,7 @@ static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *des
 	struct ntr_absorb_result res = {0};
 	uint64_t before = h->root;
 	struct ntr_txn *txn;
+	bool other;
 	int r;
 
 	*ret = (struct ntr_commit){0};
@@ -145,7 +148,9 @@ static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *des
 		h->upper = s->live->upper.n;
 		h->base_root = s->live->upper.base_root;
 	}
+	other = (s->state && s->state->dirty) || ntr_cache_dirty(s);
 	r = collect(s, last, txn, &res, e);
+	res.only_times &= !other;
 	if (r)
 		ntr_txn_abort(txn);
 	else
@@ -158,7 +163,7 @@ static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *des
 			__atomic_store_n(&s->ctl->trim, true, __ATOMIC_RELAXED);
 		if (ret_racy)
 			*ret_racy = res.racy;
-		if (ret->id)
+		if (ret->id && !json_is_true(json_object_get(desc, NTR_COMMIT_TIMES)))
 			ntr_hooks_post_commit(s, h, desc, before, ret);
 		return 0;
 	}

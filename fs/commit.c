@@ -371,16 +371,23 @@ int ntr_commit_by_hex(struct ntr_store *s, const char *hex, struct ntr_commit *r
 	return -ENOENT;
 }
 
+/* Descriptions are compact JSON: in a string the quotes were escaped. */
+static bool counts(const struct ntr_commit *c)
+{
+	return !c->desc || !strstr(c->desc, "\"" NTR_COMMIT_TIMES "\":true");
+}
+
 int ntr_commit_back(struct ntr_store *s, const struct ntr_commit *from, uint64_t steps,
         struct ntr_commit *ret, struct ntr_err *e)
 {
 	struct ntr_commit c;
-	uint64_t done;
+	uint64_t done = 0;
 	int r = ntr_commit_get(s, from->id, &c, e);
 
-	for (done = 0; !r && done < steps && c.nparents; done++) {
+	while (!r && done < steps && c.nparents) {
 		uint64_t parent = c.parent[0];
 
+		done += counts(&c);
 		ntr_commit_done(&c);
 		r = ntr_commit_get(s, parent, &c, e);
 	}

@@ -181,7 +181,9 @@ int ntr_session_list(struct ntr_store *s, uint64_t sid, uint64_t first,
 int ntr_commit_get(struct ntr_store *s, uint64_t id, struct ntr_commit *ret, struct ntr_err *e);
 int ntr_commit_by_hex(struct ntr_store *s, const char *hex, struct ntr_commit *ret, struct ntr_err *e);
 /* n steps back along first parents, stopping at (never crossing) the session's init commit: -ERANGE with
- * text. */
+ * text. A commit whose description has the member NTR_COMMIT_TIMES (true) is nothing that anybody asked for:
+ * it is passed, and does not count. */
+#define NTR_COMMIT_TIMES "times"
 int ntr_commit_back(struct ntr_store *s, const struct ntr_commit *from, uint64_t steps,
         struct ntr_commit *ret, struct ntr_err *e);
 /* Is anc reachable from c along parents? 1, 0 or negative errno. */

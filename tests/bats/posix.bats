@@ -213,6 +213,14 @@ alike() {
 	ntr run -c 'touch -d 2031-01-01 locks; stat -c "%n %y" pkg/modules locks' >before
 	kill -9 "$(ntr daemon status --json | json '["pid"]')"
 	ntr run --no-commit -c 'stat -c "%n %y" pkg/modules locks' | diff before -
+	# Steps back do not count it.
+	ntr run -c 'echo 2 >pkg/list'
+	ntr run -c 'touch -d 2033-01-01 locks'
+	ntr stop
+	assert_equal "$(ntr log -n 1 --json | json '["tool"]')" staged
+	assert_equal "$(ntr cat -s default~1 pkg/list)" 1
+	ntr rollback --steps 1
+	assert_equal "$(ntr run --no-commit -c 'cat pkg/list')" 1
 	# What a fork sees is what is there.
 	ntr run -c 'touch -d 2032-01-01 locks'
 	ntr fork default other

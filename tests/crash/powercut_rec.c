@@ -71,9 +71,10 @@ static uint64_t syncs;
 	X(fallocate)                                                                                       \
 	X(fchmod)                                                                                          \
 	X(fdatasync)                                                                                       \
-	X(fopen) X(fsetxattr) X(fsync) X(ftruncate) X(linkat) X(mkdirat) X(mmap) X(openat) X(pwrite)       \
-	        X(pwritev2) X(renameat) X(renameat2) X(sendfile) X(symlinkat) X(sync_file_range) X(syncfs) \
-	                X(truncate) X(unlinkat) X(write) X(writev)
+	X(fopen)                                                                                           \
+	X(fsetxattr) X(fsync) X(ftruncate) X(linkat) X(mkdirat) X(mmap) X(openat) X(pwrite) X(pwritev2)    \
+	        X(renameat) X(renameat2) X(sendfile) X(symlinkat) X(sync_file_range) X(syncfs) X(truncate) \
+	                X(unlinkat) X(write) X(writev)
 #define DECLARE(name) static __typeof__(&name) real_##name;
 FUNCTIONS(DECLARE)
 #define REAL(name) real_##name

@@ -70,7 +70,7 @@ class Log:
 
     def __init__(self, path):
         with open(path, "rb") as f:
-            self.steps, self.done, size, self.tree, self.finished = HEAD.unpack(f.read(HEAD.size))
+            self.steps, self.done, size, self.tree, self.finished = HEAD.unpack(f.read(HEAD.size).ljust(HEAD.size, b"\0"))
             self.text = f.read(size)
 
 
