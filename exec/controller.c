@@ -378,8 +378,7 @@ static bool is_idle(struct ntr_sess *s)
 	return s->live && !s->live->background && !ntr_sess_binds(s);
 }
 
-/* Descriptors have run out: closes a session that nobody uses at the moment. */
-static bool close_idle(struct ntr_sess *not_this)
+bool ntr_ctl_close_idle(struct ntr_sess *not_this)
 {
 	ntr_autofree struct ntr_sess **v = NULL;
 	size_t n = live_sessions(not_this->ctl, &v);
@@ -420,7 +419,7 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	s->view = s->ctl->mounted;
 	pthread_mutex_unlock(&s->ctl->m);
 	ntr_ctl_live_options(s->ctl, h, &o);
-	while ((r = ntr_live_start(s->ctl->store, h, &o, &l, e)) == -EMFILE && close_idle(s))
+	while ((r = ntr_live_start(s->ctl->store, h, &o, &l, e)) == -EMFILE && ntr_ctl_close_idle(s))
 		if (e)
 			*e = (struct ntr_err){0};
 	if (r)

@@ -117,14 +117,41 @@ static void committed(struct ntr_sess *s)
 	ntr_sess_note_size(s);
 }
 
+static int commit_once(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *desc,
+        struct ntr_absorb_result *res, struct ntr_commit *ret, struct ntr_err *e)
+{
+	struct ntr_txn *txn;
+	bool other;
+	int r = ntr_txn_begin(s->ctl->store, h->root, &txn);
+
+	if (r)
+		return ntr_err_set(e, r, "begin a commit");
+	if (s->live && s->live->unrecorded) { /* the commit writes the whole record */
+		h->upper = s->live->upper.n;
+		h->base_root = s->live->upper.base_root;
+	}
+	other = (s->state && s->state->dirty) || ntr_cache_dirty(s);
+	r = collect(s, last, txn, res, e);
+	res->only_times &= !other;
+	if (r)
+		ntr_txn_abort(txn);
+	else
+		r = commit_txn(s, h, txn, desc, res, ret, e);
+	if (!r) {
+		committed(s);
+	} else if (s->live) {
+		ntr_absorb_reject(s->live->memo);
+		s->live->dirty = true;
+	}
+	return r;
+}
+
 static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *desc_ref, struct ntr_commit *ret,
         bool *ret_racy, struct ntr_err *e)
 {
 	ntr_autojson json_t *desc = desc_ref;
 	struct ntr_absorb_result res = {0};
 	uint64_t before = h->root;
-	struct ntr_txn *txn;
-	bool other;
 	int r;
 
 	*ret = (struct ntr_commit){0};
@@ -141,37 +168,22 @@ static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *des
 	}
 	if (r)
 		return r;
-	r = ntr_txn_begin(s->ctl->store, h->root, &txn);
+	while ((r = commit_once(s, h, last, desc, &res, ret, e)) == -EMFILE && ntr_ctl_close_idle(s)) {
+		if (e)
+			*e = (struct ntr_err){0};
+		res = (struct ntr_absorb_result){0};
+	}
 	if (r)
-		return ntr_err_set(e, r, "begin a commit");
-	if (s->live && s->live->unrecorded) { /* the commit writes the whole record */
-		h->upper = s->live->upper.n;
-		h->base_root = s->live->upper.base_root;
-	}
-	other = (s->state && s->state->dirty) || ntr_cache_dirty(s);
-	r = collect(s, last, txn, &res, e);
-	res.only_times &= !other;
-	if (r)
-		ntr_txn_abort(txn);
-	else
-		r = commit_txn(s, h, txn, desc, &res, ret, e);
-	if (!r) {
-		committed(s);
-		if (ret->id)
-			ntr_ctl_count(s->ctl, ret);
-		if (ret->stats.bytes_stored > TRIM_BYTES)
-			__atomic_store_n(&s->ctl->trim, true, __ATOMIC_RELAXED);
-		if (ret_racy)
-			*ret_racy = res.racy;
-		if (ret->id && !json_is_true(json_object_get(desc, NTR_COMMIT_TIMES)))
-			ntr_hooks_post_commit(s, h, desc, before, ret);
-		return 0;
-	}
-	if (s->live) {
-		ntr_absorb_reject(s->live->memo);
-		s->live->dirty = true;
-	}
-	return r;
+		return r;
+	if (ret->id)
+		ntr_ctl_count(s->ctl, ret);
+	if (ret->stats.bytes_stored > TRIM_BYTES)
+		__atomic_store_n(&s->ctl->trim, true, __ATOMIC_RELAXED);
+	if (ret_racy)
+		*ret_racy = res.racy;
+	if (ret->id && !json_is_true(json_object_get(desc, NTR_COMMIT_TIMES)))
+		ntr_hooks_post_commit(s, h, desc, before, ret);
+	return 0;
 }
 
 int ntr_sess_commit(struct ntr_sess *s, struct ntr_head *h, json_t *desc, struct ntr_commit *ret,

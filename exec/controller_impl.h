@@ -174,6 +174,8 @@ static inline bool ntr_sess_is_live(struct ntr_sess *s)
 {
 	return __atomic_load_n(&s->live, __ATOMIC_ACQUIRE) != NULL;
 }
+/* Descriptors have run out: closes a session that nobody uses at the moment. False: there is none. */
+bool ntr_ctl_close_idle(struct ntr_sess *not_this);
 int ntr_sess_state(struct ntr_sess *s, const struct ntr_head *h, struct ntr_err *e);
 void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct ntr_live_options *ret);
 int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e);
