@@ -636,7 +636,9 @@ void ntr_ctl_close(struct ntr_ctl *c)
 		HASH_DEL(c->sessions, s);
 		sess_free(s);
 	}
-	if (c->store)
+	/* A thread that is stuck in the store for good keeps it: the process ends soon, and what was
+	 * acknowledged is on disk. */
+	if (c->store && !ntr_versions_left_behind())
 		ntr_store_close(c->store);
 	free(c->init_path);
 	for (int i = 0; i < NTR_VMOUNTS; i++)

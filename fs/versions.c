@@ -269,6 +269,8 @@ static bool threads_stop(struct ntr_versions *v)
 	pthread_mutex_unlock(&v->lock);
 	if (done)
 		pthread_join(v->loop.thread[0], NULL);
+	else
+		pthread_detach(v->loop.thread[0]);
 	v->loop.n = done ? 0 : v->loop.n;
 	return done;
 }
@@ -546,6 +548,10 @@ int ntr_versions_start(struct ntr_store *s, const char *mountpoint, const struct
 	return 0;
 }
 
+/* Stopped with a thread stuck in the store: never freed, the thread still uses it. */
+static pthread_mutex_t left_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct ntr_versions *left;
+
 void ntr_versions_stop(struct ntr_versions *v)
 {
 	if (!v)
@@ -553,6 +559,23 @@ void ntr_versions_stop(struct ntr_versions *v)
 	bool ended = session_close(v);
 
 	ntr_vwatch_stop(v);
-	if (ended)
+	if (ended) {
 		driver_free(v);
+		return;
+	}
+	pthread_mutex_lock(&left_lock);
+	v->next_left = left;
+	left = v;
+	pthread_mutex_unlock(&left_lock);
+}
+
+unsigned ntr_versions_left_behind(void)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&left_lock);
+	for (struct ntr_versions *v = left; v; v = v->next_left)
+		n += ntr_vreqs(v);
+	pthread_mutex_unlock(&left_lock);
+	return n;
 }

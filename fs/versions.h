@@ -42,6 +42,9 @@ bool ntr_versions_alive(const struct ntr_versions *v);
  * nonzero. */
 int ntr_versions_stats(struct ntr_versions *v,
         int (*fn)(void *user, const char *op, uint64_t count, double p50_us, double p99_us), void *user);
+/* Requests that mounts stopped meanwhile have left in the store, which does not come back: as long as there
+ * are any, the store cannot be closed. */
+unsigned ntr_versions_left_behind(void);
 /* FUSE inodes the kernel holds, and bytes of the table. */
 void ntr_versions_table(struct ntr_versions *v, uint64_t *ret_inodes, uint64_t *ret_bytes);
 

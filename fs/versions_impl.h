@@ -90,6 +90,7 @@ struct ntr_versions {
 	pthread_mutex_t lock; /* slots; init and end of the session */
 	pthread_cond_t cond;
 	struct ntr_vslot *slots;
+	struct ntr_versions *next_left; /* of those that were stopped with a stuck thread */
 	bool inited, probed;
 	_Atomic bool alive, stopping, on_uring;
 	_Atomic uint64_t said_ns; /* when a failed request was logged last */
@@ -131,6 +132,8 @@ uint8_t *ntr_vreq_buffer(struct ntr_vslot *s, fuse_req_t req, size_t n);
 /* The slot of a thread that will serve v; made when missing. */
 struct ntr_vslot *ntr_vslot_self(struct ntr_versions *v);
 void ntr_vslots_init(struct ntr_versions *v);
+/* Requests that are being served now. */
+unsigned ntr_vreqs(struct ntr_versions *v);
 void ntr_vslots_free(struct ntr_versions *v);
 
 int ntr_vwatch_start(struct ntr_versions *v);

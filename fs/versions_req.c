@@ -236,6 +236,17 @@ static bool look_at(struct ntr_vslot *s, uint64_t now, bool *ret_stuck)
 	return true;
 }
 
+unsigned ntr_vreqs(struct ntr_versions *v)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&v->lock);
+	for (struct ntr_vslot *s = v->slots; s; s = s->next)
+		n += (atomic_load(&s->state) & PHASE) != IDLE;
+	pthread_mutex_unlock(&v->lock);
+	return n;
+}
+
 static bool look(struct ntr_versions *v)
 {
 	uint64_t now = ntr_mono_ns();

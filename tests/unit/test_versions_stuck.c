@@ -187,13 +187,16 @@ static void test_ring_ends(void **state)
 	t0 = ntr_mono_ns();
 	ntr_versions_stop(f.v);
 	assert_true(ntr_mono_ns() - t0 < 3000000000ull);
+	assert_int_equal(ntr_versions_left_behind(), 1);
 	vfx_mount(&f, (struct ntr_versions_options){.fuse_fd = -1, .watchdog_s = 1});
 	assert_int_equal(try("fine"), 0);
 	assert_int_equal(try("absent"), ENOENT);
 	pthread_mutex_unlock(&gate);
 	wait_for(0);
 	assert_int_equal(try("stuck"), 0);
-	usleep(100000); /* the old thread is on its way out of the store */
+	for (int i = 0; i < 500 && ntr_versions_left_behind(); i++)
+		usleep(10000); /* the old thread is on its way out of the store */
+	assert_int_equal(ntr_versions_left_behind(), 0);
 }
 
 static const struct CMUnitTest tests[] = {
