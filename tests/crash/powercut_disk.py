@@ -188,7 +188,8 @@ def read_log(path):
     return out
 
 
-VARIANTS = ["flushed", "all", "some-4096", "some-512", "last-lost"]
+# Not torn below 4 KiB: a half written block of ext4's own metadata is damage to ext4, whose checksums then refuse the mount.
+VARIANTS = ["flushed", "all", "some-4096", "last-lost"]
 
 
 def build(image, base, log, cut, variant, rng):
