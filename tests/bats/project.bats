@@ -23,7 +23,7 @@ take_source() {
 	if git -c safe.directory='*' -C "$NTR_SOURCE" rev-parse 2>/dev/null; then
 		git -c safe.directory='*' -C "$NTR_SOURCE" ls-files -z --cached --others --exclude-standard
 	else
-		(cd "$NTR_SOURCE" && find . -path ./build -prune -o -type f -print0)
+		(cd "$NTR_SOURCE" && find . \( -path ./build -o -name __pycache__ \) -prune -o -type f -print0)
 	fi | tar -C "$NTR_SOURCE" --null --ignore-failed-read -T - -cf - 2>/dev/null | tar -C "$dir" -xf -
 	find "$dir" -exec touch -h -d 2020-01-01 {} +
 	git -C "$dir" init -q
