@@ -248,7 +248,9 @@ static void note_open(int fd, int dirfd, const char *name, int flags)
 
 static int do_open(int dirfd, const char *name, int flags, mode_t mode)
 {
-	bool locked = begin();
+	/* Others are not recorded, and must not wait under the lock: the daemon opens what it serves itself.
+	 */
+	bool locked = (flags & (O_CREAT | O_TRUNC)) && begin();
 	int fd = REAL(openat)(dirfd, name, flags, mode);
 
 	if (locked)
