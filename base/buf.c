@@ -110,3 +110,21 @@ const char *ntr_buf_cstr(struct ntr_buf *b)
 	b->data[b->len] = '\0';
 	return (const char *)b->data;
 }
+
+int ntr_buf_read(struct ntr_buf *b, int fd, size_t max)
+{
+	for (;;) {
+		ssize_t n;
+
+		if (ntr_buf_reserve(b, 65536))
+			return -ENOMEM;
+		n = read(fd, b->data + b->len, 65536);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : 0;
+		b->len += (size_t)n;
+		if (b->len > max)
+			return -EFBIG;
+	}
+}

@@ -24,6 +24,9 @@ int ntr_buf_le64(struct ntr_buf *b, uint64_t v);
 int ntr_buf_be64(struct ntr_buf *b, uint64_t v);
 int ntr_buf_str(struct ntr_buf *b, const char *s);
 int ntr_buf_printf(struct ntr_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Appends all that fd has up to its end. 0, -EFBIG when the content is above max bytes then, -ENOMEM, or what
+ * reading says. */
+int ntr_buf_read(struct ntr_buf *b, int fd, size_t max);
 /* The content as a C string (a NUL is kept behind the content, not counted). NULL when out of memory. */
 const char *ntr_buf_cstr(struct ntr_buf *b);
 

@@ -121,6 +121,8 @@ int ntr_parse_rev(const char *s, char **ret_session, const char **ret_rev);
 
 /* An argument as docs/protocol.md's bytes. NULL: out of memory. */
 json_t *ntr_arg(const char *s);
+/* {"op","session","rev"?} of what -s names, and value as the member key unless NULL. NULL: out of memory. */
+json_t *ntr_cmd_rev_request(const struct ntr_cmd *cmd, const char *op, const char *key, const char *value);
 
 /* conn: the connection to the store's daemon, started on demand. */
 

@@ -13,36 +13,7 @@ enum { INLINE_MAX = 1 << 20 }; /* larger values go through a descriptor */
 /* {"op","session","rev"?,"key"?}. NULL: out of memory. */
 static json_t *cache_request(const struct ntr_cmd *cmd, const char *op, const char *key)
 {
-	ntr_autofree char *session = NULL;
-	ntr_autojson json_t *req = NULL;
-	const char *rev;
-	int r;
-
-	if (ntr_parse_rev(cmd->session, &session, &rev))
-		return NULL;
-	req = json_pack("{s:s,s:o}", "op", op, "session", ntr_arg(session));
-	r = !req;
-	if (!r && rev)
-		r = json_object_set_new(req, "rev", ntr_arg(rev));
-	if (!r && key)
-		r = json_object_set_new(req, "key", ntr_arg(key));
-	return r ? NULL : ntr_steal_ptr(req);
-}
-
-static int read_all(int fd, struct ntr_buf *b)
-{
-	for (;;) {
-		ssize_t n;
-
-		if (ntr_buf_reserve(b, 1 << 18))
-			return -ENOMEM;
-		n = read(fd, b->data + b->len, 1 << 18);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : 0;
-		b->len += (size_t)n;
-	}
+	return ntr_cmd_rev_request(cmd, op, "key", key);
 }
 
 static int oom(const struct ntr_cmd *cmd)
@@ -98,7 +69,7 @@ static int get(struct ntr_cmd *cmd, const char *key)
 		return ntr_cmd_die(cmd, -errno, NULL, "%s", strerror(errno));
 	if (ntr_request(cmd, cache_request(cmd, "cache-get", key), &fd, 1, NULL, NULL, NULL, &e))
 		return ntr_cmd_fail(cmd, &e);
-	r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : read_all(fd, &b);
+	r = lseek(fd, 0, SEEK_SET) < 0 ? -errno : ntr_buf_read(&b, fd, SIZE_MAX);
 	if (!r)
 		r = ntr_value_parse(b.len ? (const char *)b.data : "", b.len, &v, why);
 	if (r)
@@ -115,7 +86,7 @@ static int take_value(struct ntr_cmd *cmd, const char *arg, json_t **ret)
 	ntr_auto(ntr_buf_done) struct ntr_buf b = {0};
 	char why[NTR_VALUE_WHY];
 	json_t *v;
-	int r = strcmp(arg, "-") ? ntr_buf_str(&b, arg) : read_all(STDIN_FILENO, &b);
+	int r = strcmp(arg, "-") ? ntr_buf_str(&b, arg) : ntr_buf_read(&b, STDIN_FILENO, SIZE_MAX);
 
 	if (r)
 		return ntr_cmd_die(cmd, r, NULL, "cannot read the value from stdin: %s", strerror(-r));

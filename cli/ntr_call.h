@@ -13,6 +13,8 @@ int ntr_call_environment(struct ntr_cmd *cmd, json_t *req);
 int ntr_call_timeout(struct ntr_cmd *cmd, json_t *req);
 /* --mount, each; in ntr_mounts.c. The same. */
 int ntr_call_mounts(struct ntr_cmd *cmd, json_t *req);
+/* All three. The same. */
+int ntr_call_members(struct ntr_cmd *cmd, json_t *req);
 /* Sends the request with this process's stdio and waits; signals are forwarded, *last is the last one. */
 int ntr_call_run(struct ntr_cmd *cmd, json_t *req, int *last, json_t **ret, struct ntr_err *e);
 /* Whether the call's output comes with the reply instead of going to this process's own: --json, --render. */

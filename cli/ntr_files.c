@@ -13,20 +13,7 @@
 /* {"op","session","rev"?,"path"?}. NULL: out of memory. */
 static json_t *file_request(const struct ntr_cmd *cmd, const char *op, const char *path)
 {
-	ntr_autofree char *session = NULL;
-	ntr_autojson json_t *req = NULL;
-	const char *rev;
-	int r;
-
-	if (ntr_parse_rev(cmd->session, &session, &rev))
-		return NULL;
-	req = json_pack("{s:s,s:o}", "op", op, "session", ntr_arg(session));
-	r = !req;
-	if (!r && rev)
-		r = json_object_set_new(req, "rev", ntr_arg(rev));
-	if (!r && path)
-		r = json_object_set_new(req, "path", ntr_arg(path));
-	return r ? NULL : ntr_steal_ptr(req);
+	return ntr_cmd_rev_request(cmd, op, "path", path);
 }
 
 static void mode_text(const json_t *row, char buf[NTR_HUMAN])

@@ -41,12 +41,8 @@ static int call_of(struct ntr_cmd *cmd, const json_t *modules, json_t **ret)
 {
 	ntr_autojson json_t *o = json_pack("{s:s}", "op", "tool");
 	const char *python = ntr_cmd_opt(cmd, NTR_OPT_PYTHON);
-	int r = o ? ntr_call_timeout(cmd, o) : -ENOMEM;
+	int r = o ? ntr_call_members(cmd, o) : -ENOMEM;
 
-	if (!r)
-		r = ntr_call_environment(cmd, o);
-	if (!r)
-		r = ntr_call_mounts(cmd, o);
 	if (!r && python)
 		r = json_object_set_new(o, "python", ntr_arg(python));
 	if (!r && ntr_cmd_opt(cmd, NTR_OPT_NO_CACHE))

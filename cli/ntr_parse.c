@@ -55,3 +55,21 @@ json_t *ntr_arg(const char *s)
 {
 	return ntr_json_bytes(s, strlen(s));
 }
+
+json_t *ntr_cmd_rev_request(const struct ntr_cmd *cmd, const char *op, const char *key, const char *value)
+{
+	ntr_autofree char *session = NULL;
+	ntr_autojson json_t *req = NULL;
+	const char *rev;
+	int r;
+
+	if (ntr_parse_rev(cmd->session, &session, &rev))
+		return NULL;
+	req = json_pack("{s:s,s:o}", "op", op, "session", ntr_arg(session));
+	r = !req;
+	if (!r && rev)
+		r = json_object_set_new(req, "rev", ntr_arg(rev));
+	if (!r && value)
+		r = json_object_set_new(req, key, ntr_arg(value));
+	return r ? NULL : ntr_steal_ptr(req);
+}

@@ -60,22 +60,7 @@ static json_t *set_env_json(const struct ntr_cmd *cmd, const char **ret_bad)
 
 int ntr_call_stdin(struct ntr_buf *b)
 {
-	for (;;) {
-		ssize_t n;
-
-		if (ntr_buf_reserve(b, 65536))
-			return -ENOMEM;
-		n = read(STDIN_FILENO, b->data + b->len, 65536);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (!n)
-			return 0;
-		b->len += (size_t)n;
-		if (b->len > NTR_WIRE_MAX / 2)
-			return -EFBIG;
-	}
+	return ntr_buf_read(b, STDIN_FILENO, NTR_WIRE_MAX / 2);
 }
 
 static int add_bytes(json_t *req, const char *key, const void *p, size_t n)
@@ -136,6 +121,15 @@ int ntr_call_environment(struct ntr_cmd *cmd, json_t *req)
 	return r;
 }
 
+int ntr_call_members(struct ntr_cmd *cmd, json_t *req)
+{
+	int r = ntr_call_timeout(cmd, req);
+
+	if (!r)
+		r = ntr_call_environment(cmd, req);
+	return r ? r : ntr_call_mounts(cmd, req);
+}
+
 /* The request, or NULL with *ret_status: the exit status after a complaint (0: out of memory). */
 static json_t *run_request(struct ntr_cmd *cmd, int *ret_status)
 {
@@ -148,11 +142,7 @@ static json_t *run_request(struct ntr_cmd *cmd, int *ret_status)
 	*ret_status = 0;
 	if (!req)
 		return NULL;
-	r = ntr_call_timeout(cmd, req);
-	if (!r)
-		r = ntr_call_environment(cmd, req);
-	if (!r)
-		r = ntr_call_mounts(cmd, req);
+	r = ntr_call_members(cmd, req);
 	if (!r)
 		r = add_command(cmd, req);
 	if (r) {

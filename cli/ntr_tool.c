@@ -34,11 +34,7 @@ static json_t *tool_request(struct ntr_cmd *cmd, json_t *args, int *ret_status)
 	*ret_status = 0;
 	if (!req)
 		return NULL;
-	r = ntr_call_timeout(cmd, req);
-	if (!r)
-		r = ntr_call_environment(cmd, req);
-	if (!r)
-		r = ntr_call_mounts(cmd, req);
+	r = ntr_call_members(cmd, req);
 	if (r) {
 		*ret_status = r < 0 ? 0 : r;
 		return NULL;

@@ -178,7 +178,6 @@ void ntrd_watch_hangup(struct ntrd_watcher *w);
 
 json_t *ntrd_row_commit(struct ntr_ctl *ctl, const struct ntr_commit *c);
 json_t *ntrd_row_session(struct ntr_ctl *ctl, const struct ntr_head *h);
-json_t *ntrd_row_stats(const struct ntr_stats *st);
 json_t *ntrd_row_diff(const struct ntr_diff_entry *en);
 json_t *ntrd_rows_diff(const struct ntr_diff *d);
 json_t *ntrd_json_hex(const char *hex); /* null for "" */

@@ -9,12 +9,6 @@ json_t *ntrd_json_hex(const char *hex)
 	return hex && hex[0] ? json_string(hex) : json_null();
 }
 
-json_t *ntrd_row_stats(const struct ntr_stats *st)
-{
-	return json_pack("{s:I,s:I,s:I}", "created", (json_int_t)st->created, "modified",
-	        (json_int_t)st->modified, "deleted", (json_int_t)st->deleted);
-}
-
 static json_t *time_json(uint64_t wall_ns)
 {
 	char buf[32];
@@ -58,7 +52,7 @@ json_t *ntrd_row_commit(struct ntr_ctl *ctl, const struct ntr_commit *c)
 	ntr_autojson json_t *fixed = json_pack("{s:s,s:o,s:o,s:I,s:o,s:o,s:I,s:I,s:I}", "commit", c->hex,
 	        "parents", parents_json(ctl, c), "session", session_name(ctl, c->sid), "seq",
 	        (json_int_t)c->seq, "time", time_json(c->time_ns), "changes",
-	        r ? json_null() : ntrd_row_stats(&counted.stats), "inodes", (json_int_t)c->inodes, "bytes",
+	        r ? json_null() : ntr_stats_json(&counted.stats), "inodes", (json_int_t)c->inodes, "bytes",
 	        (json_int_t)c->bytes, "root", (json_int_t)c->root);
 	ntr_autojson json_t *desc = c->desc ? json_loads(c->desc, JSON_ALLOW_NUL, NULL) : NULL;
 
@@ -85,21 +79,6 @@ json_t *ntrd_row_session(struct ntr_ctl *ctl, const struct ntr_head *h)
 	return ntr_steal_ptr(row);
 }
 
-static const char *kind_word(enum ntr_diff_kind kind)
-{
-	switch (kind) {
-	case NTR_DIFF_CREATED:
-		return "created";
-	case NTR_DIFF_DELETED:
-		return "deleted";
-	case NTR_DIFF_TYPE:
-		return "type";
-	case NTR_DIFF_MODIFIED:
-	default:
-		return "modified";
-	}
-}
-
 static json_t *what_json(unsigned what)
 {
 	static const struct {
@@ -119,8 +98,8 @@ static json_t *what_json(unsigned what)
 json_t *ntrd_row_diff(const struct ntr_diff_entry *en)
 {
 	return json_pack("{s:o,s:s,s:o,s:I,s:I}", "path", ntr_json_bytes(en->path, strlen(en->path)), "kind",
-	        kind_word(en->kind), "what", what_json(en->what), "old_mode", (json_int_t)en->old_mode,
-	        "new_mode", (json_int_t)en->new_mode);
+	        ntr_diff_kind_word(en->kind), "what", what_json(en->what), "old_mode",
+	        (json_int_t)en->old_mode, "new_mode", (json_int_t)en->new_mode);
 }
 
 json_t *ntrd_rows_diff(const struct ntr_diff *d)

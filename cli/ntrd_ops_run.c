@@ -87,7 +87,7 @@ int ntrd_call_reply(struct ntrd_req *rq, const struct ntr_call_spec *spec, const
 	                    "timed_out", res->timed_out, "timeout",
 	                    spec->timeout_s > 0 ? json_real(spec->timeout_s) : json_null(), "truncated",
 	                    res->truncated, "duration", res->duration_s, "commit", ntrd_json_hex(res->commit),
-	                    "changes", ntrd_row_stats(&res->changes), "background",
+	                    "changes", ntr_stats_json(&res->changes), "background",
 	                    (json_int_t)res->background, "cwd_gone", res->cwd_gone, "racy", res->racy));
 
 	if (!r && spec->capture)

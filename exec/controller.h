@@ -41,6 +41,8 @@ void ntr_ctl_tick(struct ntr_ctl *c);
 int ntr_ctl_resolve(struct ntr_ctl *c, const char *session, const char *rev, struct ntr_commit *ret,
         struct ntr_head *ret_head, struct ntr_err *e);
 
+/* {"created","modified","deleted"}. A new reference, or NULL. */
+json_t *ntr_stats_json(const struct ntr_stats *st);
 /* What a commit changed: from its record, else counted now and noted there. */
 int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit);
 

@@ -76,6 +76,12 @@ static int commit_txn(struct ntr_sess *s, struct ntr_head *h, struct ntr_txn *tx
 	return ntr_store_commit(s->ctl->store, h, txn, text, &uncounted, ret, e);
 }
 
+json_t *ntr_stats_json(const struct ntr_stats *st)
+{
+	return json_pack("{s:I,s:I,s:I}", "created", (json_int_t)st->created, "modified",
+	        (json_int_t)st->modified, "deleted", (json_int_t)st->deleted);
+}
+
 int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit)
 {
 	struct ntr_commit parent = {0};

@@ -195,14 +195,9 @@ static int cat_tree(const struct ntr_snap *snap, const char *path, int out, uint
 	return ntr_file_to_stream(snap, in, out);
 }
 
-/* The mount below the view ended while, or before, it was read: there is nothing in the output yet. */
-static bool ended_early(int r, int in)
-{
-	return (r == -ENOTCONN || r == -ECONNABORTED) && in >= 0 && !lseek(in, 0, SEEK_CUR);
-}
-
-int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,
-        uint32_t *ret_mode, struct ntr_err *e)
+/* *ret_ended: the mount below the view ended before anything was written. */
+static int cat_once(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,
+        uint32_t *ret_mode, bool *ret_ended, struct ntr_err *e)
 {
 	ntr_autoclose int in = -1;
 	struct ntr_snap snap;
@@ -211,13 +206,20 @@ int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const c
 
 	if (!r)
 		r = in >= 0 ? cat_fd(in, fd, ret_mode) : cat_tree(&snap, inner, fd, ret_mode);
-	if (ended_early(r, in)) {
-		close(ntr_steal_fd(&in));
+	*ret_ended = (r == -ENOTCONN || r == -ECONNABORTED) && in >= 0 && !lseek(in, 0, SEEK_CUR);
+	return r;
+}
+
+int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,
+        uint32_t *ret_mode, struct ntr_err *e)
+{
+	bool ended;
+	int r = cat_once(c, session, rev, path, fd, ret_mode, &ended, e);
+
+	if (ended) {
 		r = ntr_ctl_make_live(c, session, e);
 		if (!r)
-			r = ntr_ctl_open_now(c, session, rev, path, &in, &snap, &inner, e);
-		if (!r)
-			r = in >= 0 ? cat_fd(in, fd, ret_mode) : cat_tree(&snap, inner, fd, ret_mode);
+			r = cat_once(c, session, rev, path, fd, ret_mode, &ended, e);
 	}
 	if (r)
 		fail(e, r, "read", path);

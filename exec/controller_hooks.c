@@ -62,20 +62,6 @@ static json_t *hex_of(struct ntr_ctl *c, uint64_t id)
 	return id && !ntr_commit_get(c->store, id, &at, NULL) ? json_string(at.hex) : json_null();
 }
 
-static json_t *counts(const struct ntr_stats *st)
-{
-	return json_pack("{s:I,s:I,s:I}", "created", (json_int_t)st->created, "modified",
-	        (json_int_t)st->modified, "deleted", (json_int_t)st->deleted);
-}
-
-static const char *kind_word(enum ntr_diff_kind kind)
-{
-	return kind == NTR_DIFF_CREATED   ? "created"
-	       : kind == NTR_DIFF_DELETED ? "deleted"
-	       : kind == NTR_DIFF_TYPE    ? "type"
-	                                  : "modified";
-}
-
 /* What changes from root a to root b, and where b's files can be read. */
 static void add_entries(struct ntr_ctl *c, json_t *msg, uint64_t a, uint64_t b)
 {
@@ -91,7 +77,7 @@ static void add_entries(struct ntr_ctl *c, json_t *msg, uint64_t a, uint64_t b)
 	for (size_t i = 0; i < NTR_MIN(d.n, (size_t)ENTRIES_MAX); i++)
 		json_array_append_new(
 		        list, json_pack("{s:o,s:s}", "path", ntr_json_bytes(d.v[i].path, strlen(d.v[i].path)),
-		                      "kind", kind_word(d.v[i].kind)));
+		                      "kind", ntr_diff_kind_word(d.v[i].kind)));
 	json_object_set_new(msg, "entries", list);
 	json_object_set_new(msg, "entries_total", json_integer((json_int_t)d.n));
 	json_object_set_new(msg, "state_changed", json_boolean(d.state_changed));
@@ -185,7 +171,7 @@ void ntr_hooks_post_run(struct ntr_sess *s, const struct ntr_head *h, const stru
 	msg = begin(s->ctl, NTR_HOOK_POST_RUN, name, describe(spec, res));
 	json_object_set_new(msg, "timed_out", json_boolean(res->timed_out));
 	json_object_set_new(msg, "commit", res->commit[0] ? json_string(res->commit) : json_null());
-	json_object_set_new(msg, "changes", counts(&res->changes));
+	json_object_set_new(msg, "changes", ntr_stats_json(&res->changes));
 	json_object_set_new(msg, "background", json_integer(res->background));
 	json_object_set_new(msg, "throwaway", json_boolean(spec->hooks_of != NULL));
 	if (failed && failed->code) {
@@ -239,7 +225,7 @@ void ntr_hooks_post_commit(struct ntr_sess *s, const struct ntr_head *h, const j
 	msg = begin(s->ctl, NTR_HOOK_POST_COMMIT, h->name, json_deep_copy(desc));
 	json_object_set_new(msg, "commit", json_string(done->hex));
 	json_object_set_new(msg, "parent", done->nparents ? hex_of(s->ctl, done->parent[0]) : json_null());
-	json_object_set_new(msg, "changes", counts(&done->stats));
+	json_object_set_new(msg, "changes", ntr_stats_json(&done->stats));
 	if (msg)
 		add_entries(s->ctl, msg, before, done->root);
 	tell(s->ctl, s, h->name, NTR_HOOK_POST_COMMIT, msg);

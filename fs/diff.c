@@ -360,3 +360,18 @@ void ntr_diff_count(const struct ntr_diff *d, struct ntr_stats *ret)
 		ret->modified += d->v[i].kind == NTR_DIFF_MODIFIED || d->v[i].kind == NTR_DIFF_TYPE;
 	}
 }
+
+const char *ntr_diff_kind_word(enum ntr_diff_kind kind)
+{
+	switch (kind) {
+	case NTR_DIFF_CREATED:
+		return "created";
+	case NTR_DIFF_DELETED:
+		return "deleted";
+	case NTR_DIFF_TYPE:
+		return "type";
+	case NTR_DIFF_MODIFIED:
+	default:
+		return "modified";
+	}
+}

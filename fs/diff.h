@@ -11,6 +11,8 @@ enum ntr_diff_kind {
 	NTR_DIFF_DELETED = 'D',
 	NTR_DIFF_TYPE = 'T'
 };
+/* "created", "modified", "deleted" or "type". */
+const char *ntr_diff_kind_word(enum ntr_diff_kind kind);
 enum { /* what of a modified path differs */
 	NTR_DIFF_CONTENT = 1,
 	NTR_DIFF_MODE = 2,

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <sys/mman.h>
 
 static void test_growth(void **state)
 {
@@ -140,9 +141,33 @@ static void test_absurd(void **state)
 	assert_stuck(&b, 4);
 }
 
+static void test_read(void **state)
+{
+	ntr_auto(ntr_buf_done) struct ntr_buf b = {0};
+	static uint8_t data[200000];
+	int fd = memfd_create("buf", MFD_CLOEXEC);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(data); i++)
+		data[i] = (uint8_t)(i * 7 + i / 251);
+	assert_int_equal(ntr_write_all(fd, data, sizeof(data)), 0);
+	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	assert_int_equal(ntr_buf_str(&b, "x"), 0);
+	assert_int_equal(ntr_buf_read(&b, fd, sizeof(data) + 1), 0);
+	assert_int_equal(b.len, sizeof(data) + 1);
+	assert_memory_equal(b.data + 1, data, sizeof(data));
+	assert_int_equal(ntr_buf_read(&b, fd, 0), 0); /* at the end there is nothing more */
+	b.len = 0;
+	assert_int_equal(lseek(fd, 0, SEEK_SET), 0);
+	assert_int_equal(ntr_buf_read(&b, fd, sizeof(data) - 1), -EFBIG);
+	close(fd);
+	assert_int_equal(ntr_buf_read(&b, fd, SIZE_MAX), -EBADF);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+	        cmocka_unit_test(test_read),
 	        cmocka_unit_test(test_growth),
 	        cmocka_unit_test(test_empty),
 	        cmocka_unit_test(test_integers),
