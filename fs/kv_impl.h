@@ -52,10 +52,15 @@ bool ntr_kv_resume(struct ntr_kv *kv, int r, uint64_t seen, const char *why);
 uint64_t ntr_kv_resumed(struct ntr_kv *kv);
 /* Writes a family's memory tables out and waits for it. NULL, or RocksDB's text. */
 char *ntr_kv_db_flush(struct ntr_kv *kv, enum ntr_cf cf);
-/* kv_resume.cc: errors of writes become such that resuming helps (false: out of memory); resumes (NULL, or
- * why not). */
+/* kv_resume.cc: errors of writes become such that resuming helps (false: out of memory), and are held back
+ * until no flush waits in the queue of the database that is watched (NULL, before it is closed: none);
+ * resumes (NULL, or why not). */
 bool ntr_kv_set_listener(rocksdb_options_t *o);
+void ntr_kv_listener_watch(
+        rocksdb_options_t *o, rocksdb_t *db, rocksdb_column_family_handle_t *const *cf, size_t n);
 char *ntr_kv_db_resume(rocksdb_t *db);
+/* An error came, and has not been got over. */
+bool ntr_kv_failed(rocksdb_options_t *o);
 extern const char *const ntr_kv_family_names[NTR_CF_COUNT];
 /* Fresh options of one family; those of the first one become the database's with ntr_kv_database_options. */
 rocksdb_options_t *ntr_kv_family_options(enum ntr_cf cf, rocksdb_cache_t *cache);

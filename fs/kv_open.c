@@ -26,7 +26,9 @@ void ntr_kv_database_options(rocksdb_options_t *o, bool create)
 {
 	rocksdb_options_set_create_if_missing(o, create);
 	rocksdb_options_set_create_missing_column_families(o, 1);
-	rocksdb_options_set_max_background_jobs(o, 2);
+	/* No flush waits for another family's: what waits when a write fails is lost sight of (kv_resume.cc). */
+	rocksdb_options_set_max_background_flushes(o, NTR_CF_COUNT);
+	rocksdb_options_set_max_background_compactions(o, 1);
 	rocksdb_options_set_bytes_per_sync(o, MIB);
 	rocksdb_options_set_wal_bytes_per_sync(o, MIB);
 	rocksdb_options_set_max_total_wal_size(o, 256 * MIB);
@@ -175,8 +177,11 @@ static int database_open(struct ntr_kv *kv, struct ntr_err *e)
 	else
 		kv->db = rocksdb_open_column_families(
 		        o[0], kv->dir, NTR_CF_COUNT, ntr_kv_family_names, o, kv->cf, &text);
-	if (!text)
+	if (!text) {
+		if (!kv->read_only)
+			ntr_kv_listener_watch(kv->options[0], kv->db, kv->cf, NTR_CF_COUNT);
 		return 0;
+	}
 	snprintf(what, sizeof(what), "open database %.250s", kv->dir);
 	r = ntr_kv_fail(e, text, what);
 	if (r == -ENOENT) { /* a file that CURRENT or the manifest names */
@@ -220,6 +225,8 @@ void ntr_kv_close(struct ntr_kv *kv)
 		return;
 	if (kv->stuck) /* leaked, for the process will end: what was acknowledged is in its files */
 		return;
+	if (kv->db)
+		ntr_kv_listener_watch(kv->options[0], NULL, NULL, 0);
 	for (int i = 0; kv->db && i < NTR_CF_COUNT; i++)
 		rocksdb_column_family_handle_destroy(kv->cf[i]);
 	if (kv->db)

@@ -8,8 +8,9 @@
  *
  * Two faults of RocksDB 7.8 are lived with. Once it has ever been stopped by an error, also by a full disk
  * that it got over by itself, a flush with "wait" does not wait any more: so flushes look themselves. And a
- * flush that was queued, not begun, when the error came is forgotten, and resuming waits for it for ever: so
- * resuming has a thread of its own, which can be given up. */
+ * flush that was queued, not begun, when the error came is forgotten, and resuming waits for it for ever:
+ * kv_resume.cc sees to it that there is none; should there be one, resuming has a thread of its own, which
+ * can be given up. */
 #include "kv_impl.h"
 
 #include "../base/util.h"
@@ -17,7 +18,10 @@
 #include <errno.h>
 #include <stdio.h>
 
-enum { PATIENCE_S = 60 /* resuming waits for a compaction under way */ };
+enum {
+	PATIENCE_S = 60, /* resuming waits for a compaction under way */
+	ATTEMPTS = 3,
+};
 #define RETRY_NS 300000000u
 
 static uint64_t unflushed(struct ntr_kv *kv, enum ntr_cf cf)
@@ -37,7 +41,8 @@ char *ntr_kv_db_flush(struct ntr_kv *kv, enum ntr_cf cf)
 	rocksdb_flush_cf(kv->db, o, kv->cf[cf], &text);
 	while (!text && unflushed(kv, cf)) {
 		nanosleep(&pause, NULL);
-		rocksdb_flush_cf(kv->db, o, kv->cf[cf], &text);
+		if (ntr_kv_failed(kv->options[0])) /* says why */
+			rocksdb_flush_cf(kv->db, o, kv->cf[cf], &text);
 	}
 	rocksdb_flushoptions_destroy(o);
 	return text;
@@ -157,14 +162,28 @@ static void say(struct ntr_kv *kv, const char *failed, const char *still)
 	kv->broken = still != NULL;
 }
 
-/* With the logs standing still. */
-static bool resume(struct ntr_kv *kv, const char *failed)
+static char *resume_once(struct ntr_kv *kv)
 {
 	char *text = db_resume(kv);
 
 	if (!text && (text = new_log(kv))) {
 		free(text);
 		text = db_resume(kv);
+	}
+	return text;
+}
+
+/* With the logs standing still. A flush in the background that fails tells of its error twice, and the second
+ * telling may fall into the resuming that answers the first: hence more than one attempt. */
+static bool resume(struct ntr_kv *kv, const char *failed)
+{
+	static const struct timespec pause = {.tv_nsec = 10000000};
+	char *text = resume_once(kv);
+
+	for (int i = 1; text && !kv->stuck && i < ATTEMPTS; i++) {
+		nanosleep(&pause, NULL);
+		free(text);
+		text = resume_once(kv);
 	}
 	say(kv, failed, text);
 	if (text) {
