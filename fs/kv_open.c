@@ -26,7 +26,8 @@ void ntr_kv_database_options(rocksdb_options_t *o, bool create)
 {
 	rocksdb_options_set_create_if_missing(o, create);
 	rocksdb_options_set_create_missing_column_families(o, 1);
-	/* No flush waits for another family's: what waits when a write fails is lost sight of (kv_resume.cc). */
+	/* No flush waits for another family's: what waits when a write fails is lost sight of (kv_resume.cc).
+	 */
 	rocksdb_options_set_max_background_flushes(o, NTR_CF_COUNT);
 	rocksdb_options_set_max_background_compactions(o, 1);
 	rocksdb_options_set_bytes_per_sync(o, MIB);

@@ -56,10 +56,7 @@ class softener : public rocksdb::EventListener
 		}
 	}
 
-	void OnErrorRecoveryCompleted(rocksdb::Status) override
-	{
-		failed = false;
-	}
+	void OnErrorRecoveryCompleted(rocksdb::Status) override { failed = false; }
 
 	void watch(rocksdb::DB *database, rocksdb_column_family_handle_t *const *cf, size_t n)
 	{
@@ -70,10 +67,7 @@ class softener : public rocksdb::EventListener
 		count = n;
 	}
 
-	bool has_failed()
-	{
-		return failed;
-	}
+	bool has_failed() { return failed; }
 
       private:
 	/* A request waits, and nobody works at that family's. */
