@@ -119,6 +119,7 @@ static int absorb(const struct ntr_arun *as, uint64_t base_root, struct ntr_abso
 	w.now = ntr_wall_ns();
 	TAILQ_INIT(&w.objs);
 	r = run(&w);
+	m->walked += w.tree ? w.tree->entries : 0;
 	run_done(&w);
 	if (r) {
 		ntr_mtree_free(w.tree);
@@ -144,6 +145,7 @@ void ntr_absorb_early(struct ntr_memo *m, struct ntr_txn *txn)
 		return;
 	ntr_arun_early(&w);
 	ntr_dirs_done(&w.dirs);
+	m->walked += w.tree->entries;
 	run_done(&w);
 	ntr_mtree_free(w.tree);
 }

@@ -18,6 +18,8 @@ int ntr_memo_new(int upper_fd, bool userxattr, struct ntr_memo **ret);
 void ntr_memo_free(struct ntr_memo *m);
 /* Entries and file bytes the upper held at the last walk: the fold's trigger. */
 void ntr_memo_size(const struct ntr_memo *m, uint64_t *ret_entries, uint64_t *ret_bytes);
+/* Entries that have been looked at since the memo was made, each as often as it was. */
+uint64_t ntr_memo_walked(const struct ntr_memo *m);
 size_t ntr_memo_bytes(const struct ntr_memo *m); /* memory it takes */
 
 struct ntr_absorb_result {
@@ -29,8 +31,8 @@ struct ntr_absorb_result {
 };
 
 /* Step 1, cheap: has anything changed since the last absorb (or, with an empty memo, is there anything at
- * all)? 1 or 0, or negative errno. Does not change the memo. A change that is not worth a commit (atime; only
- * a directory's own times) counts as 0. */
+ * all)? 1 or 0, or negative errno. Does not change the memo. A change that is not worth a commit (a read's
+ * atime; only a directory's own times) counts as 0. */
 int ntr_absorb_check(struct ntr_memo *m);
 /* The rest of it: do own times of directories wait for a commit to ride with? 1, 0, negative errno. */
 int ntr_absorb_times_wait(struct ntr_memo *m);

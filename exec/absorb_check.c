@@ -150,8 +150,11 @@ int ntr_absorb_check(struct ntr_memo *m)
 		return r;
 	ntr_dirs_init(&dirs, m->fd, m->cur->root); /* behind the look: it may lend the directory a mode */
 	r = check_subdir(&c, m->fd, "", m->cur->root, &sx);
-	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next)
+	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next) {
 		r = check_dir(&c, &dirs, d);
+		m->walked += c.i;
+		c.i = 0;
+	}
 	ntr_dirs_done(&dirs);
 	return r;
 }

@@ -89,6 +89,7 @@ struct ntr_memo {
 	bool coarse; /* times may stand still over a change: kernels before 6.13 */
 	uint32_t dev_major, dev_minor;
 	struct ntr_mtree *cur, *shadow;
+	uint64_t walked;
 	struct ntr_early *early; /* absorb_early.c */
 };
 

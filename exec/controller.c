@@ -12,6 +12,8 @@ enum { IDLE_CLOSE_S = 60 };
 
 /* ---- the sweeper: deletes uppers that are history, off everybody's path ---- */
 
+enum { SWEEP_GRACE_S = 2 };
+
 static void *sweeper(void *arg)
 {
 	struct ntr_ctl *c = arg;
@@ -24,7 +26,7 @@ static void *sweeper(void *arg)
 			break;
 		c->sweep = false;
 		pthread_mutex_unlock(&c->m);
-		ntr_upper_sweep(c->store);
+		ntr_upper_sweep(c->store, &c->sweep_end);
 		ntr_upper_stock(c->store);
 		pthread_mutex_lock(&c->m);
 	}
@@ -375,7 +377,7 @@ static size_t live_sessions(struct ntr_ctl *c, struct ntr_sess ***ret)
 
 static bool is_idle(struct ntr_sess *s)
 {
-	return s->live && !s->live->background && !ntr_sess_binds(s);
+	return s->live && !ntr_sess_background(s) && !ntr_sess_binds(s);
 }
 
 bool ntr_ctl_close_idle(struct ntr_sess *not_this)
@@ -405,6 +407,8 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	uint64_t began = ntr_mono_ns();
 	int r = 0;
 
+	if (s->live && !live_lost(s))
+		ntr_sess_fold_owed(s, h);
 	if (s->live && !live_lost(s)) {
 		s->live->used_ns = ntr_mono_ns();
 		return ntr_live_record(s->live, h, e);
@@ -424,6 +428,7 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 			*e = (struct ntr_err){0};
 	if (r)
 		return r;
+	ntr_sess_fold_reset(s);
 	pthread_mutex_lock(&s->call_m);
 	__atomic_store_n(&s->live, l, __ATOMIC_RELEASE);
 	ntr_ctl_sweep(s->ctl);
@@ -571,6 +576,8 @@ int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_
 	c->o = *o;
 	if (!c->o.fold_entries)
 		c->o.fold_entries = 150;
+	if (!c->o.fold_price)
+		c->o.fold_price = 8192;
 	pthread_mutex_init(&c->m, NULL);
 	pthread_cond_init(&c->sweep_cond, NULL);
 	c->started_ns = ntr_mono_ns();
@@ -613,6 +620,23 @@ static void close_session(struct ntr_sess *s)
 	ntr_sess_release(s);
 }
 
+/* A million files take longer to delete than anybody waits for a daemon to end. */
+static void end_sweeper(struct ntr_ctl *c)
+{
+	struct timespec until;
+
+	pthread_mutex_lock(&c->m);
+	c->stopping = true;
+	pthread_cond_signal(&c->sweep_cond);
+	pthread_mutex_unlock(&c->m);
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += SWEEP_GRACE_S;
+	if (pthread_clockjoin_np(c->sweeper, NULL, CLOCK_MONOTONIC, &until)) {
+		c->sweep_end = true;
+		pthread_join(c->sweeper, NULL);
+	}
+}
+
 void ntr_ctl_close(struct ntr_ctl *c)
 {
 	struct ntr_sess *s, *next;
@@ -621,13 +645,8 @@ void ntr_ctl_close(struct ntr_ctl *c)
 		return;
 	HASH_ITER (hh, c->sessions, s, next)
 		close_session(s);
-	if (c->sweeper_on) {
-		pthread_mutex_lock(&c->m);
-		c->stopping = true;
-		pthread_cond_signal(&c->sweep_cond);
-		pthread_mutex_unlock(&c->m);
-		pthread_join(c->sweeper, NULL);
-	}
+	if (c->sweeper_on)
+		end_sweeper(c);
 	ntr_ctl_served_end(c, false);
 	for (int i = 0; i < NTR_VMOUNTS; i++)
 		if (c->mounts[i].v)
@@ -668,30 +687,6 @@ unsigned ntr_ctl_busy(struct ntr_ctl *c)
 
 /* ---- housekeeping ---- */
 
-static void fold_now(struct ntr_sess *s, struct ntr_head *h, uint64_t now)
-{
-	struct ntr_live_options o;
-	struct ntr_err e = {0};
-
-	/* What no commit has must stay in this upper; a process in the view blocks folding by itself
-	 * (-EBUSY). */
-	if (s->live->background || ntr_sess_binds(s) || s->live->dirty || ntr_cache_dirty(s) ||
-	        ntr_absorb_check(s->live->memo) != 0)
-		return;
-	if (ntr_absorb_times_wait(s->live->memo) != 0 && ntr_sess_keep_times(s, h, &e)) {
-		s->fold_retry_ns = now + 2000000000u;
-		return;
-	}
-	ntr_ctl_live_options(s->ctl, h, &o);
-	if (ntr_live_fold(s->live, h, &o, &e)) {
-		s->fold_retry_ns = now + 2000000000u;
-		return;
-	}
-	s->fold_due = false;
-	ntr_hist_add(&s->ctl->ops[NTR_OP_FOLD], ntr_mono_ns() - now);
-	ntr_ctl_sweep(s->ctl);
-}
-
 static void tick_session(struct ntr_sess *s, uint64_t now)
 {
 	struct ntr_commit done = {0};
@@ -706,9 +701,7 @@ static void tick_session(struct ntr_sess *s, uint64_t now)
 			ntr_sess_recover(s, &h, NULL);
 		else if (s->live->unrecorded)
 			ntr_live_record(s->live, &h, NULL);
-		else if (s->fold_due && now >= s->fold_retry_ns)
-			fold_now(s, &h, now);
-		else if (idle > IDLE_CLOSE_S * 1000000000ull && is_idle(s))
+		else if (!ntr_sess_fold_at_rest(s, &h) && idle > IDLE_CLOSE_S * 1000000000ull && is_idle(s))
 			ntr_sess_close(s, &h, false, NULL, &done, NULL);
 	}
 	ntr_commit_done(&done);

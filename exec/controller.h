@@ -19,7 +19,8 @@ struct ntr_ctl_options {
 	int uring;             /* -1: if possible; 0: never */
 	const char *init_path; /* ntr-init */
 	size_t cache_bytes;    /* of the store's caches together; 0: 128 MiB */
-	unsigned fold_entries; /* 0: 150 */
+	unsigned fold_entries; /* an upper of so many is folded; 0: 150 */
+	unsigned fold_price;   /* of a fold, in entries of upper walked; 0: 8192 */
 	unsigned watchdog_s;   /* what a request of the versions mounts may take; 0: 30 */
 };
 
@@ -73,6 +74,7 @@ struct ntr_call_spec {
 	char *const *env;       /* the caller's environment, NAME=VALUE */
 	char *const *set_env;   /* --env: for this call only; may be NULL */
 	const char *cwd;        /* for this call only; NULL: the sticky one */
+	bool cwd_hint;          /* where that is not there: begin in the root, as with a sticky one */
 	const char *path_first; /* a directory before all of PATH, for this call only; NULL: none */
 	double timeout_s;       /* 0: none */
 	bool no_commit;

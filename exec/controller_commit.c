@@ -7,7 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-enum { FOLD_BYTES = 256 << 20, TRIM_BYTES = 16 << 20 };
+enum { TRIM_BYTES = 16 << 20 };
 
 static const struct ntr_stats uncounted = {.created = NTR_STATS_UNKNOWN};
 
@@ -100,15 +100,6 @@ int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit)
 	st.bytes_stored = commit->stats.bytes_stored;
 	commit->stats = st;
 	return ntr_commit_set_stats(c->store, commit, NULL);
-}
-
-void ntr_sess_note_size(struct ntr_sess *s)
-{
-	uint64_t entries = 0, bytes = 0;
-
-	ntr_memo_size(s->live->memo, &entries, &bytes);
-	s->fold_due = entries >= s->ctl->o.fold_entries || bytes >= FOLD_BYTES;
-	s->fold_retry_ns = 0;
 }
 
 static void committed(struct ntr_sess *s)
@@ -333,7 +324,7 @@ int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigne
 		ntr_cache_drop(s);
 	}
 	ntr_sess_unlive(s);
-	s->fold_due = false;
+	ntr_sess_fold_reset(s);
 	r = ntr_live_drop_upper(s->ctl->store, h, e);
 	ntr_ctl_sweep(s->ctl);
 	return r;

@@ -41,8 +41,10 @@ struct ntr_sess {
 	int mem_fd;     /* an upper in memory whose supervisor is gone, until it is absorbed; -1: none … */
 	uint64_t mem_n; /* … and its number */
 	unsigned view;  /* ctl's `mounted` when live was made: another one, and its lower is gone */
-	bool fold_due;
-	uint64_t fold_retry_ns;
+	bool fold_due;  /* upper is no small one: fold it at rest */
+	unsigned fold_refused;   /* tries in a row that came to nothing */
+	uint64_t fold_tried;     /* what had been walked (ntr_memo_walked) at the last of them … */
+	uint64_t fold_retry_ns;  /* … and when the tick may try again */
 	struct ntr_cache *cache; /* what no commit has of the cache; has a lock of its own */
 	UT_hash_handle hh;
 };
@@ -56,6 +58,8 @@ enum ntr_ctl_op {
 	NTR_OP_FORK,
 	NTR_OP_ROLLBACK,
 	NTR_OP_FOLD,
+	NTR_OP_FOLD_OWED,    /* of these, the ones that did not wait for rest */
+	NTR_OP_FOLD_REFUSED, /* tries that found the view in use, or work that no commit has */
 	NTR_OP_COUNT
 };
 
@@ -78,7 +82,8 @@ struct ntr_ctl {
 	struct ntr_served *served; /* commits mounted for ordinary users */
 	pthread_t sweeper;
 	bool sweeper_on, stopping, sweep;
-	bool trim; /* a large commit has passed: give its memory back at the next tick */
+	_Atomic bool sweep_end; /* what is trash yet is left to the next daemon */
+	bool trim;              /* a large commit has passed: give its memory back at the next tick */
 	pthread_cond_t sweep_cond;
 	uint64_t started_ns;
 	struct ntr_hist ops[NTR_OP_COUNT];
@@ -230,6 +235,9 @@ struct ntr_bind {
 };
 /* Forgets those that were unmounted meanwhile; returns how many are left. */
 unsigned ntr_sess_binds(struct ntr_sess *s);
+/* Processes that calls have left. They end by themselves and nobody tells, so the supervisor is asked where
+ * there were some. The session is held. */
+unsigned ntr_sess_background(struct ntr_sess *s);
 /* After a swap: shows the new view at each of them. */
 void ntr_sess_rebind(struct ntr_sess *s);
 /* Takes them away. lazy false: -EBUSY with text naming the first that is in use, with all of them still
@@ -255,7 +263,15 @@ int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool,
 /* Kills everything, commits as staged, takes the view down. */
 int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigned *ret_killed,
         struct ntr_commit *ret, struct ntr_err *e);
-/* What is due after a commit: decides whether to fold soon. */
+
+/* controller_fold.c, of a held session. After a commit: notes whether upper is to be folded. */
 void ntr_sess_note_size(struct ntr_sess *s);
+/* For a new upper. */
+void ntr_sess_fold_reset(struct ntr_sess *s);
+/* At rest. False: nothing was tried. */
+bool ntr_sess_fold_at_rest(struct ntr_sess *s, struct ntr_head *h);
+/* Before the session, which is live, is used: folds when walking upper has cost more than a fold by now. h
+ * may move on (a commit of directories' times). */
+void ntr_sess_fold_owed(struct ntr_sess *s, struct ntr_head *h);
 
 #endif

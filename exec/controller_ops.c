@@ -32,6 +32,8 @@ int ntr_ctl_commit(struct ntr_ctl *c, const char *session, const char *tool, con
 	if (r)
 		return r;
 	if (s->live && !ntr_initlink_dead(s->live->link, true))
+		ntr_sess_fold_owed(s, &h);
+	if (s->live && !ntr_initlink_dead(s->live->link, true))
 		r = ntr_sess_commit(s, &h, commit_desc(tool, message), ret, NULL, e);
 	else
 		r = ntr_sess_stage(s, &h, ret, e);
@@ -72,7 +74,7 @@ static int renew(struct ntr_sess *s, struct ntr_head *h, const struct ntr_commit
 	if (r)
 		return r;
 	forget_state(s);
-	s->fold_due = false;
+	ntr_sess_fold_reset(s);
 	if (s->live)
 		ntr_sess_rebind(s);
 	return 0;
@@ -247,10 +249,12 @@ int ntr_ctl_stage(struct ntr_ctl *c, const char *session, struct ntr_err *e)
 	if (r || !ntr_sess_hold_unless_call(s))
 		return r;
 	r = ntr_session_by_id(c->store, s->sid, &h, e);
-	if (!r && s->live && !ntr_initlink_dead(s->live->link, true))
-		r = ntr_sess_keep_times(s, &h, e);
-	if (!r)
+	if (!r && s->live && !ntr_initlink_dead(s->live->link, true)) {
+		ntr_sess_fold_owed(s, &h);
+		r = ntr_sess_keep_times(s, &h, e); /* and whatever else waits */
+	} else if (!r) {
 		r = ntr_sess_stage(s, &h, &staged, e);
+	}
 	ntr_commit_done(&staged);
 	ntr_sess_release(s);
 	return r;
@@ -390,7 +394,7 @@ int ntr_ctl_ps(struct ntr_ctl *c, const char *session, json_t **ret, struct ntr_
 json_t *ntr_ctl_session_info(struct ntr_ctl *c, const struct ntr_head *h)
 {
 	struct ntr_sess *s = NULL;
-	uint64_t sid = h->sid, entries = 0, bytes = 0;
+	uint64_t sid = h->sid, entries = 0, bytes = 0, walked = 0;
 	unsigned background = 0;
 	bool live = false, running = false;
 
@@ -404,12 +408,13 @@ json_t *ntr_ctl_session_info(struct ntr_ctl *c, const struct ntr_head *h)
 		pthread_mutex_unlock(&s->call_m);
 		if (live && ntr_sess_hold_unless_call(s)) {
 			if (s->live) {
-				background = s->live->background;
+				background = ntr_sess_background(s);
 				ntr_memo_size(s->live->memo, &entries, &bytes);
+				walked = s->live->walked + ntr_memo_walked(s->live->memo);
 			}
 			ntr_sess_release(s);
 		}
 	}
-	return json_pack("{s:b,s:b,s:i,s:I}", "live", live, "running", running, "background", (int)background,
-	        "upper_entries", (json_int_t)entries);
+	return json_pack("{s:b,s:b,s:i,s:I,s:I}", "live", live, "running", running, "background",
+	        (int)background, "upper_entries", (json_int_t)entries, "upper_walked", (json_int_t)walked);
 }

@@ -22,7 +22,9 @@ static void add_own(struct ntr_ctl *c, json_t *ops)
 	        [NTR_OP_LIVE] = "live",
 	        [NTR_OP_FORK] = "fork",
 	        [NTR_OP_ROLLBACK] = "rollback",
-	        [NTR_OP_FOLD] = "fold"};
+	        [NTR_OP_FOLD] = "fold",
+	        [NTR_OP_FOLD_OWED] = "fold.owed",
+	        [NTR_OP_FOLD_REFUSED] = "fold.refused"};
 
 	for (int i = 0; i < NTR_OP_COUNT; i++) {
 		uint64_t n;

@@ -229,6 +229,15 @@ static bool clock_is_coarse(int fd)
 	return major < 6 || (major == 6 && minor < 13) || !is_fine(fd);
 }
 
+/* Absorb's listings of upper itself move no access time, nor do those of directories that it opens. */
+static void list_quietly(int upper_fd)
+{
+	int flags = fcntl(upper_fd, F_GETFL);
+
+	if (flags >= 0)
+		(void)fcntl(upper_fd, F_SETFL, flags | O_NOATIME);
+}
+
 int ntr_memo_new(int upper_fd, bool userxattr, struct ntr_memo **ret)
 {
 	struct ntr_memo *m = calloc(1, sizeof *m);
@@ -238,6 +247,7 @@ int ntr_memo_new(int upper_fd, bool userxattr, struct ntr_memo **ret)
 	if (!m)
 		return -ENOMEM;
 	m->fd = upper_fd;
+	list_quietly(upper_fd);
 	m->userxattr = userxattr;
 	m->coarse = clock_is_coarse(upper_fd);
 	m->cur = ntr_mtree_new();
@@ -277,6 +287,11 @@ void ntr_memo_size(const struct ntr_memo *m, uint64_t *ret_entries, uint64_t *re
 {
 	*ret_entries = m->cur->entries;
 	*ret_bytes = m->cur->bytes;
+}
+
+uint64_t ntr_memo_walked(const struct ntr_memo *m)
+{
+	return m->walked;
 }
 
 static size_t mtree_bytes(const struct ntr_mtree *t)

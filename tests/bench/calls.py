@@ -132,6 +132,20 @@ def b_noop():
            o["p50_us"] <= 300, f"p99 {o['p99_us'] / 1e3:.3f} ms, {o['count']} calls, upper of 90 entries")
 
 
+def b_stream():
+    """Calls without a pause behind one that wrote 50,000 files, and a fork behind them."""
+    fresh()
+    ntr("run", "-s", "w", "-c", "true")
+    with connect() as c:
+        call(c, "w", script="for i in $(seq 500); do mkdir -p d/$i; for k in $(seq 100); do echo $i > d/$i/$k; done; done")
+        x = timed(lambda i: call(c, "w", script=f"echo {i} > changing"), 30)
+        y = timed(lambda i: c.request({"op": "fork", "source": "w", "name": f"fork{i}"}), 1)
+    o = ops()
+    note = f"all 30: {sum(x) * 1e3:.0f} ms, the slowest {max(x) * 1e3:.0f} ms; fork {y[0] * 1e3:.1f} ms; folds " \
+           f"{o.get('fold', {}).get('count', 0)}, not waiting for rest {o.get('fold.owed', {}).get('count', 0)}"
+    report("a one-file call in a row of 30 behind 50,000 new files, p50", med(x) * 1e3, "ms", "<= 5", med(x) <= 5e-3, note)
+
+
 def b_million():
     fresh()
     tar = os.path.join(a.dir, "many.tar")

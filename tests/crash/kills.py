@@ -3,7 +3,8 @@
 
 SIGKILL of the daemon, of a supervisor, of a call, of the pass-through of an ordinary user's `ntr mount`, or of all of
 them, at a random moment of something that is being done on the store of $NTR_STORE: a call, an absorb of many files, a
-commit, a fold, a rollback, a fork, an import, a put, a removal. --load: so many other sessions work meanwhile.
+commit, a fold (at rest, or between calls in line), a rollback, a fork, an import, a put, a removal. --load: so many
+other sessions work meanwhile.
 
 Calls write numbered lines to files of the workspace and, after each line, the same number to a witness outside. After
 every kill:
@@ -156,11 +157,15 @@ class Kills:
 
     # ---- something to do, with a kill in it ----
 
-    def cut(self, argv, what, after=0.0):
-        """Runs it and kills at a random moment. Returns whether it was acknowledged, and its output."""
+    def cut(self, argv, what, after=0.0, begun=None):
+        """Runs it and kills at a random moment, soon after `begun` says so where it is given. Returns whether it was acknowledged, and its output."""
         proc = subprocess.Popen(["ntr", *argv], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         began = time.monotonic()
         end = began + self.rng.uniform(0, 1.2) * self.took[self.doing] + after
+        if begun:
+            while not begun() and proc.poll() is None:
+                time.sleep(0.0005)
+            end = time.monotonic() + self.rng.uniform(0, 0.01)
         while time.monotonic() < end:
             if proc.poll() is not None and not after:
                 break
@@ -200,6 +205,27 @@ class Kills:
         """A fold is due a moment after a call that changed so much."""
         self.acknowledge(ntr("run", "-s", SESSION, "--json", "-c", self.script(FILES)).stdout)
         self.cut(["status", "-s", SESSION], what, after=self.rng.uniform(0, 0.4))
+
+    def do_owed(self, what):
+        """A fold that does not wait for rest: many files, and more calls in line than walking them may cost."""
+        more = "mkdir -p more; for i in {1..1500}; do echo > more/$i; done; " + self.script(FILES)
+        argv = ["ntr", "run", "-s", SESSION, "--json", "-c"]
+        line = [subprocess.Popen([*argv, script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+                for script in [more] + ["true"] * 16]
+        while line[0].poll() is None and not self.uppers():
+            time.sleep(0.001)
+        had = self.uppers()
+        _, out = self.cut(["run", "-s", SESSION, "--json", "-c", self.script(LINES)], what, begun=lambda: self.uppers() - had)
+        self.acknowledge(out)
+        for p in line:
+            try:
+                self.acknowledge(p.communicate(timeout=120)[0])
+            except subprocess.TimeoutExpired:
+                raise Failure(f"a call in line hangs after a kill of {what}") from None
+        self.count["folds between calls"] += b"fold.owed" in ntr("daemon", "status", "--json", check=False).stdout
+
+    def uppers(self):
+        return {n for n in os.listdir(os.path.join(self.store, "upper")) if n[0].isdigit()}
 
     def do_stop(self, what):
         self.cut(["stop", "-s", SESSION], what)
@@ -389,7 +415,8 @@ class Kills:
         acked = len(self.acked) + sum(len(t.acked) for t in load)
         by = ", ".join(f"{t} {self.count[t]}" for t in targets)
         print(f"{self.count['kills']} kills ({by}), {self.count['in the middle']} of them before the end of what was done: "
-              f"{acked} acknowledged commits, {kinds['recovered']} recovered, slowest next command {self.slowest:.2f} s, "
+              f"{acked} acknowledged commits, {kinds['recovered']} recovered, folds between calls seen in "
+              f"{self.count['folds between calls']} rounds, slowest next command {self.slowest:.2f} s, "
               f"nothing lost; fsck clean")
 
 

@@ -28,7 +28,7 @@
 struct cfx {
 	char dir[128], store[160], init[4200];
 	struct ntr_ctl *c;
-	unsigned fold_entries;
+	unsigned fold_entries, fold_price;
 	int null;
 	const char *doing; /* for messages */
 };
@@ -84,7 +84,10 @@ static inline void cfx_find_init(struct cfx *f)
 
 static inline void cfx_open(struct cfx *f)
 {
-	struct ntr_ctl_options o = {.uring = 0, .init_path = f->init, .fold_entries = f->fold_entries};
+	struct ntr_ctl_options o = {.uring = 0,
+	        .init_path = f->init,
+	        .fold_entries = f->fold_entries,
+	        .fold_price = f->fold_price};
 	struct ntr_err e = {0};
 
 	if (ntr_ctl_open(f->store, &o, &f->c, &e))
