@@ -45,6 +45,8 @@ static int call_of(struct ntr_cmd *cmd, const json_t *modules, json_t **ret)
 
 	if (!r && python)
 		r = json_object_set_new(o, "python", ntr_arg(python));
+	if (!r && ntr_cmd_opt(cmd, NTR_OPT_CWD)) /* the first calls may be those that make it */
+		r = json_object_set_new(o, "cwd_hint", json_true());
 	if (!r && ntr_cmd_opt(cmd, NTR_OPT_NO_CACHE))
 		r = json_object_set_new(o, "cache", json_false());
 	if (!r && json_array_size(modules))
@@ -73,15 +75,17 @@ static int options(struct ntr_mcp *s)
 
 /* ---- start and end */
 
-/* The store and its daemon are asked for at once: what is wrong with them shows where the server is set up,
- * and not in the middle of somebody's work. */
+/* The store, its daemon and the session's name are looked at at once: what is wrong with them shows where the
+ * server is set up, and not in the middle of somebody's work. */
 static int greet(struct ntr_mcp *s, struct ntr_err *e)
 {
-	struct ntr_conn *c = NULL;
-	int r = ntr_conn_open(s->cmd->store, "mcp", true, &c, e);
+	int r = ntr_request(s->cmd, json_deep_copy(s->listing), NULL, 0, NULL, NULL, NULL, e);
 
-	ntr_conn_close(c);
-	return r;
+	if (r)
+		return r;
+	ntr_conn_close(s->cmd->conn);
+	s->cmd->conn = NULL;
+	return 0;
 }
 
 static int serve(struct ntr_mcp *s)

@@ -112,11 +112,29 @@ static bool refuse_halves(struct ntr_mcp *s, const char *line, size_t n)
 	return true;
 }
 
+/* The same for a whole number that has more than 64 bits. */
+static bool refuse_number(struct ntr_mcp *s, const char *line, size_t n)
+{
+	ntr_autojson json_t *msg = json_loadb(line, n, READ_FLAGS | JSON_DECODE_INT_AS_REAL, NULL);
+	ntr_autojson json_t *id = json_incref(json_object_get(msg, "id"));
+	double d = json_real_value(id);
+
+	if (json_is_real(id)) {
+		json_decref(id);
+		id = d > -1e15 && d < 1e15 ? json_integer((json_int_t)d) : NULL;
+	}
+	if (!ntr_mcp_is_id(id))
+		return false;
+	ntr_mcp_fail(s, id, NTR_RPC_PARAMS, "a whole number has more than 64 bits");
+	return true;
+}
+
 static void refuse_line(struct ntr_mcp *s, const char *line, size_t n, const json_error_t *je)
 {
 	char text[JSON_ERROR_TEXT_LENGTH + 32];
 
-	if (refuse_halves(s, line, n))
+	if (json_error_code(je) == json_error_numeric_overflow ? refuse_number(s, line, n)
+	                                                       : refuse_halves(s, line, n))
 		return;
 	snprintf(text, sizeof text, "this is no JSON: %s", je->text);
 	ntr_mcp_fail(s, NULL, NTR_RPC_PARSE, text);

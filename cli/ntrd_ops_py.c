@@ -235,6 +235,7 @@ static void read_environment(struct ntrd_req *rq, struct ntrd_py *p)
 	if (!p->spec.env)
 		p->spec.env = none;
 	p->spec.cwd = ntrd_arg_bytes(rq, "cwd", NTRD_OPTIONAL);
+	p->spec.cwd_hint = ntrd_arg_bool(rq, "cwd_hint");
 	p->spec.path_first = ntrd_arg_path_first(rq);
 	p->py.python = ntrd_arg_str(rq, "python", NTRD_OPTIONAL);
 	if (p->py.python && !*p->py.python)

@@ -48,6 +48,7 @@ static void read_environment(struct ntrd_req *rq, struct ntr_call_spec *spec)
 		if (**p == '=' || !strchr(*p, '='))
 			ntrd_arg_bad(rq, "'%.100s' in the member 'set_env' is no NAME=VALUE", *p);
 	spec->cwd = ntrd_arg_bytes(rq, "cwd", NTRD_OPTIONAL);
+	spec->cwd_hint = ntrd_arg_bool(rq, "cwd_hint");
 	spec->path_first = ntrd_arg_path_first(rq);
 }
 

@@ -132,6 +132,18 @@ static void call_freep(struct ntr_call **call)
 	ntr_call_free(*call);
 }
 
+/* A hook refused the commit of a call, which is over by then: what it printed goes into the reply. Gives r.
+ */
+static int keep_printed(
+        struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res, int r)
+{
+	int k = 0;
+
+	if (r == -EKEYREJECTED && (res->out.len || res->err.len || res->exit_code))
+		k = ntrd_call_render(rq, spec, res, rq->reply);
+	return k ? k : r;
+}
+
 static int run_script(struct ntrd_req *rq, const char *session)
 {
 	ntr_auto(ntr_call_result_done) struct ntr_call_result res = {0};
@@ -151,7 +163,7 @@ static int run_script(struct ntrd_req *rq, const char *session)
 	ntrd_watch_remove(ntrd_server_watcher(rq->srv), id);
 	if (!r)
 		r = ntrd_call_reply(rq, &spec, &res);
-	return r ? r : ntrd_call_render(rq, &spec, &res, rq->reply);
+	return r ? keep_printed(rq, &spec, &res, r) : ntrd_call_render(rq, &spec, &res, rq->reply);
 }
 
 static int run_python(struct ntrd_req *rq, const char *session)
@@ -165,7 +177,26 @@ static int run_python(struct ntrd_req *rq, const char *session)
 	p.spec.tool = "run_python";
 	if (!r)
 		r = ntrd_py_call(rq, &p, &res);
-	return r ? r : ntrd_py_reply(rq, &p, &res);
+	return r ? keep_printed(rq, &p.spec, &res, r) : ntrd_py_reply(rq, &p, &res);
+}
+
+/* What a hook said against a call, after what the call printed. */
+static int refused(struct ntrd_tool *t, const json_t *reply)
+{
+	const json_t *printed = json_object_get(reply, "text");
+	ntr_auto(ntr_buf_done) struct ntr_buf no = {0};
+	struct ntr_err e = *t->rq->e;
+	int r;
+
+	*t->rq->e = (struct ntr_err){0};
+	r = ntrd_tool_error(t, t->name, -EKEYREJECTED, &e);
+	if (r || !printed)
+		return r;
+	no = t->text;
+	t->text = (struct ntr_buf){0};
+	ntr_buf_add(&t->text, json_string_value(printed), json_string_length(printed));
+	ntr_buf_byte(&t->text, '\n');
+	return ntr_buf_add(&t->text, no.data, no.len);
 }
 
 /* Runs it as a request of its own over the same connection. */
@@ -189,12 +220,8 @@ static int call_as(struct ntrd_tool *t, const char *key, const char *arg,
 	t->rq->owned = sub.owned;
 	t->rq->bad = sub.bad;
 	t->rq->kind = sub.kind;
-	if (r == -EKEYREJECTED) {
-		struct ntr_err e = *t->rq->e;
-
-		*t->rq->e = (struct ntr_err){0};
-		return ntrd_tool_error(t, t->name, r, &e);
-	}
+	if (r == -EKEYREJECTED)
+		return refused(t, reply);
 	return r ? r : take_call(t, reply);
 }
 

@@ -20,6 +20,17 @@ static const char *path_of(struct ntrd_tool *t, const char *what)
 	return NULL;
 }
 
+/* A hook that refuses the change is an answer, like all else that the agent can put right. */
+static int fail(struct ntrd_tool *t, const char *what, int r)
+{
+	struct ntr_err e = *t->rq->e;
+
+	if (r != -EKEYREJECTED)
+		return r;
+	*t->rq->e = (struct ntr_err){0};
+	return ntrd_tool_error(t, what, r, &e);
+}
+
 static int describe(struct ntrd_tool *t, const struct ntr_file_result *res, json_t *more)
 {
 	ntr_autojson json_t *own = more;
@@ -45,7 +56,7 @@ int ntrd_tool_write(struct ntrd_tool *t)
 	r = ntr_ctl_file_write(
 	        t->rq->ctl, t->session, path, content, n, ntrd_arg_bool(t->rq, "no_commit"), &res, t->rq->e);
 	if (r || res.why)
-		return r ? r : ntrd_tool_fail(t, "write", res.why);
+		return r ? fail(t, "write", r) : ntrd_tool_fail(t, "write", res.why);
 	ntr_buf_printf(&t->text, "wrote %s (%zu bytes)", path, n);
 	return describe(t, &res, json_pack("{s:I,s:b}", "bytes", (json_int_t)n, "created", (int)res.created));
 }
@@ -75,7 +86,7 @@ int ntrd_tool_edit(struct ntrd_tool *t)
 	r = ntr_ctl_file_edit(
 	        t->rq->ctl, t->session, path, &ed, ntrd_arg_bool(t->rq, "no_commit"), &res, t->rq->e);
 	if (r || res.why)
-		return r ? r : ntrd_tool_fail(t, "edit", res.why);
+		return r ? fail(t, "edit", r) : ntrd_tool_fail(t, "edit", res.why);
 	edit_text(t, path, &res);
 	return describe(t, &res,
 	        json_pack("{s:i,s:s,s:I}", "count", (int)res.count, "mode", res.mode, "bytes",

@@ -121,9 +121,9 @@ bool ntr_tool_known(const char *name)
 static bool is_whole(const json_t *v)
 {
 	const char *s = json_string_value(v);
+	double d = json_number_value(v);
 
-	return json_is_integer(v) ||
-	       (json_is_real(v) && json_real_value(v) == (double)(int64_t)json_real_value(v)) ||
+	return json_is_integer(v) || (json_is_real(v) && d > -1e15 && d < 1e15 && d == (double)(int64_t)d) ||
 	       (s && *s && strlen(s) < 10 && strspn(s, "0123456789") == strlen(s));
 }
 

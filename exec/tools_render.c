@@ -48,15 +48,14 @@ static bool ends_with(const char *s, size_t n, const char *end)
 	return n >= k && !memcmp(s + n - k, end, k);
 }
 
-/* A stream that may have been cut before, and then says so itself. */
+/* A stream; of a call that was cut before it may say so itself. */
 static void stream(
         struct page *p, const char *title, const char *s, size_t n, size_t budget, const char *blanks)
 {
 	size_t keep = budget ? head_of(s, n, budget + sizeof TRUNCATED) : n;
 
 	n = without_end(s, n, blanks);
-	if (ends_with(s, n, TRUNCATED) && keep >= n) {
-		p->cut = true;
+	if (p->cut && ends_with(s, n, TRUNCATED) && keep >= n) {
 		n = without_end(s, n - strlen(TRUNCATED), blanks);
 	}
 	if (budget && (keep = head_of(s, n, budget)) < n) {

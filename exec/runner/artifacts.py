@@ -192,23 +192,24 @@ class Artifacts:
     def _value(self, name: str, value: Any) -> None:
         path = self._existing(value)
         if path is not None:
-            self.made.append({"name": name, "path": path})
+            size = os.path.getsize(path)
+            if size > BYTES_MAX:
+                self._too_large(name, "the file %s has" % path, size)
+            else:
+                self.made.append({"name": name, "path": path})
             return
         suffix, data = _make(value)
         if len(data) > BYTES_MAX:
-            self._write(
-                name,
-                "txt",
-                (
-                    "%s: %s took %s bytes as .%s; an artifact has at most %s. Show a summary, or fewer points or rows.\n"
-                    % (name, type_name(value), format(len(data), ","), suffix, format(BYTES_MAX, ","))
-                ).encode("utf-8"),
-            )
-            self.notes.append(
-                "%s is too large: %s bytes, at most %s" % (name, format(len(data), ","), format(BYTES_MAX, ","))
-            )
-            return
-        self._write(name, suffix, data)
+            self._too_large(name, "%s took, as .%s," % (type_name(value), suffix), len(data))
+        else:
+            self._write(name, name if name.endswith("." + suffix) else "%s.%s" % (name, suffix), data)
+
+    def _too_large(self, name: str, what: str, size: int) -> None:
+        """Its diagnosis in its place; NAME.txt even where the name ends so, for that may be the file itself."""
+        took, most = format(size, ","), format(BYTES_MAX, ",")
+        text = "%s: %s %s bytes; an artifact has at most %s. Show a summary, or fewer points or rows.\n"
+        self._write(name, name + ".txt", (text % (name, what, took, most)).encode("utf-8", "replace"))
+        self.notes.append("%s is too large: %s bytes, at most %s" % (name, took, most))
 
     def _existing(self, value: Any) -> Optional[str]:
         """A str or path of a file that is there: it is the artifact as it is."""
@@ -223,8 +224,7 @@ class Artifacts:
                 return full
         return None
 
-    def _write(self, name: str, suffix: str, data: bytes) -> None:
-        base = name if name.endswith("." + suffix) else "%s.%s" % (name, suffix)
+    def _write(self, name: str, base: str, data: bytes) -> None:
         path = os.path.join(self.folder, base)
         os.makedirs(self.folder, exist_ok=True)
         part = path + ".part"
@@ -240,10 +240,10 @@ class Artifacts:
             path = os.path.join(self.folder, rel)
             if self.before.get(rel) == stamp or rel in self.own or path in named:
                 continue
-            if stamp[0] > BYTES_MAX:
-                self.notes.append("ui/%s is too large to show: %s bytes" % (rel, format(stamp[0], ",")))
-                continue
-            self.made.append({"name": rel, "path": path})
+            if stamp[0] <= BYTES_MAX:
+                self.made.append({"name": rel, "path": path})
+            else:
+                self._too_large(rel, "the file has", stamp[0])
 
     def lines(self) -> list[str]:
         lines = []

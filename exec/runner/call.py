@@ -130,7 +130,7 @@ class Call:
         self.err = show.Out(2, "backslashreplace", self.budget)
         sys.stdout, sys.stderr = self.out, self.err
         sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]
-        show.install_print(self.out)
+        show.install_print(self.out, self.err)
 
     def _paths(self) -> None:
         sys.dont_write_bytecode = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import fnmatch
 import importlib
+import importlib.util
 import os
 import sys
 import types
@@ -147,22 +148,35 @@ class Gate:
     def _import(
         self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
     ) -> types.ModuleType:
-        if level or not self._is_agent(globals):
+        scope = sys._getframe(1).f_globals if globals is None else globals  # __import__("name") gives none
+        if level or not self._is_agent(scope):
             return self.original_import(name, globals, locals, fromlist, level)
         self._check(name)
         real = self._real(name)
         if real != name:
             return self._narrowed(self.original_module(real))
         for sub in fromlist or ():
-            if sub != "*" and self._grant(name) is None:
+            if sub != "*":
                 self._check_member(name, sub)
         return self._narrowed(self.original_import(real, globals, locals, fromlist, level))
 
     def _check_member(self, name: str, sub: str) -> None:
-        """from urllib import request: the package is granted for the sake of another member only."""
+        """from urllib import request: the package is granted for the sake of another member only, or without submodules."""
+        grant = self._grant(name)
+        if grant is not None:
+            if not grant.recursive and self._is_submodule(grant.module, sub):
+                self._check("%s.%s" % (name, sub))
+            return
         if name in STDLIB or not self.stdlib or self._of_workspace(name.partition(".")[0]):
             return
         self._check("%s.%s" % (name, sub))
+
+    @staticmethod
+    def _is_submodule(name: str, sub: str) -> bool:
+        try:
+            return importlib.util.find_spec("%s.%s" % (name, sub)) is not None
+        except (ImportError, ValueError):
+            return False
 
     def _import_module(self, name: str, package: Optional[str] = None) -> types.ModuleType:
         if not name.startswith(".") and self._is_agent(sys._getframe(1).f_globals):

@@ -152,12 +152,12 @@ class Out(io.TextIOWrapper):
         return text
 
 
-def _fitted(args: tuple[Any, ...], sep: str, out: Out) -> Optional[str]:
-    """The text of a print that is too large for what is left; None: it is not."""
+def _fitted(args: tuple[Any, ...], sep: str, end: int, out: Out) -> Optional[str]:
+    """The text of a print that is too large for what is left; None: it is not. end: what comes after it."""
     room = out.room()
     if not any(_surely_longer(a, room) for a in args):
         text = sep.join([a if type(a) is str else str(a) for a in args])
-        if len(text) < room or not args:
+        if len(text) + end <= room or not args:
             return None if room else ""
     share = max(out.share() // max(len(args), 1), 100)
     return sep.join([_shown(a, share) for a in args])
@@ -173,25 +173,27 @@ def _shown(arg: Any, share: int) -> str:
     return text if len(text) <= share else head(text, share)
 
 
-def install_print(out: Out) -> None:
-    """print() into the call's own stdout keeps to the budget; into anything else it is the built-in one."""
+def install_print(*outs: Out) -> None:
+    """print() into the call's own streams keeps to their budget; into anything else it is the built-in one."""
     original = builtins.print
 
     def print(  # noqa: A001 - takes the place of the built-in
         *args: Any, sep: Optional[str] = " ", end: Optional[str] = "\n", file: Any = None, flush: bool = False
     ) -> None:
         target = sys.stdout if file is None else file
-        if target is not out or not out.budget or not args:
+        out = next((x for x in outs if x is target), None)
+        if out is None or not out.budget or not args:
             original(*args, sep=sep, end=end, file=file, flush=flush)
             return
+        tail = len(end) if type(end) is str else 1
         if len(args) == 1 and type(args[0]) is str:
             text: Optional[str] = args[0]
-            fits = len(args[0]) < out.room()
+            fits = len(args[0]) + tail <= out.room()
         else:
             if out.room() == 0:  # all of it is used up: what comes now is cut by the daemon, and says so
                 original(*(_shown(a, 100) for a in args), sep=sep, end=end, file=file, flush=flush)
                 return
-            text = _fitted(args, " " if sep is None else sep, out)
+            text = _fitted(args, " " if sep is None else sep, tail, out)
             fits = text is None
         if fits:
             original(*args, sep=sep, end=end, file=file, flush=flush)

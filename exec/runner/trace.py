@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import builtins
-import difflib
 import os
 import re
-import sys
 import traceback
 from collections.abc import Iterator
 from typing import Any, Optional
 
+from . import missed
+
 OWN = "<ntr>/"  # the file names of this package's modules
 LINES_MAX, LINES_HEAD, LINES_TAIL = 60, 8, 40
 LINE_CHARS = 4000
-_SEARCH_MAX = 20000
-_SKIP = frozenset({".git", ".hg", ".venv", "venv", "node_modules", "__pycache__", ".tox", ".mypy_cache"})
-
-# What is imported under another name than it is installed by.
-_DISTRIBUTIONS = {
-    "PIL": "pillow",
-    "bs4": "beautifulsoup4",
-    "cv2": "opencv-python",
-    "dateutil": "python-dateutil",
-    "docx": "python-docx",
-    "dotenv": "python-dotenv",
-    "pptx": "python-pptx",
-    "skimage": "scikit-image",
-    "sklearn": "scikit-learn",
-    "yaml": "pyyaml",
-}
 
 
 def _strip(te: traceback.TracebackException, seen: set) -> None:
@@ -74,69 +58,6 @@ def _cut_line(line: str) -> str:
 # ---- hints
 
 
-def _walk(root: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    seen = 0
-    for folder, dirs, files in os.walk(root):
-        dirs[:] = sorted(d for d in dirs if d not in _SKIP)
-        if folder[len(root) :].count(os.sep) > 6:
-            dirs[:] = []
-        seen += len(files) + len(dirs)
-        yield folder, dirs, files
-        if seen > _SEARCH_MAX:
-            return
-
-
-def _find_module(root: str, name: str) -> list[str]:
-    """Files and folders below root that a module of that name could be meant to be; relative paths."""
-    found = []
-    for folder, dirs, files in _walk(root):
-        here = os.path.relpath(folder, root)
-        for entry in (name + ".py", name.replace("_", "-") + ".py"):
-            if entry in files:
-                found.append(os.path.normpath(os.path.join(here, entry)))
-        if name in dirs and folder != root:
-            found.append(os.path.normpath(os.path.join(here, name)))
-    return sorted(set(found), key=lambda p: (p.count(os.sep), p))[:3]
-
-
-def _spelling(path: str) -> Optional[str]:
-    parts = path[:-3].split(os.sep) if path.endswith(".py") else path.split(os.sep)
-    if parts[-1] == "__init__":
-        parts.pop()
-    if not parts or not all(p.isidentifier() for p in parts):
-        return None
-    return "import %s" % parts[0] if len(parts) == 1 else "from %s import %s" % (".".join(parts[:-1]), parts[-1])
-
-
-def _hint_missing_module(exc: ModuleNotFoundError, root: str) -> Optional[str]:
-    name = exc.name or ""
-    if not name or getattr(exc, "ntr_gate", False):
-        return None
-    for path in _find_module(root, name.rpartition(".")[2]):
-        full = os.path.join(root, path)
-        spelling = _spelling(path)
-        if spelling is None:
-            return "%s was found, but its path is no module name: rename it to letters, digits and _" % full
-        return "%s was found: imports begin at %s, so write `%s`" % (full, root, spelling)
-    top = name.partition(".")[0]
-    pip = "%s -m pip" % sys.executable
-    if not sys.executable.startswith(root + os.sep):
-        pip = "python3 -m venv %s/.venv && %s/.venv/bin/pip" % (root, root)
-    return "there is no module %r here; in the terminal: `%s install %s`" % (top, pip, _DISTRIBUTIONS.get(top, top))
-
-
-def _hint_import_name(exc: ImportError, root: str) -> Optional[str]:
-    module = sys.modules.get(exc.name or "")
-    path = str(exc.path or "")
-    match = re.search(r"cannot import name '([^']+)'", str(exc))
-    if module is None or match is None or not path.startswith(root + os.sep):
-        return None
-    names = [n for n in vars(module) if not n.startswith("__")]
-    close = difflib.get_close_matches(match.group(1), names, 3)
-    shown = close or sorted(n for n in names if not n.startswith("_"))[:8]
-    return "%s has %s" % (path, ", ".join(shown)) if shown else "%s defines no names" % path
-
-
 def _hint_name(exc: NameError, root: str) -> Optional[str]:
     name = getattr(exc, "name", None)
     if name is None:
@@ -152,7 +73,7 @@ def _hint_file(exc: FileNotFoundError, root: str) -> Optional[str]:
     if not isinstance(path, str) or not path:
         return None
     base, cwd = os.path.basename(path.rstrip("/")), _cwd()
-    for folder, dirs, files in _walk(root):
+    for folder, dirs, files in missed.walk(root):
         if base in files or base in dirs:
             return "the working directory is %s; there is %s" % (cwd, os.path.join(folder, base))
     return None if os.path.isabs(path) else "the working directory is %s" % cwd
@@ -186,6 +107,8 @@ def _chain(exc: BaseException) -> Iterator[BaseException]:
 
 def hints(exc: BaseException, root: str, memory_mb: Optional[int]) -> list[str]:
     try:
+        if isinstance(exc, ModuleNotFoundError):
+            return missed.missing_module(exc, root)
         hint = _hint(exc, root, memory_mb)
     except Exception:  # noqa: BLE001 - a hint is an extra; the error itself is what counts
         hint = None
@@ -193,10 +116,8 @@ def hints(exc: BaseException, root: str, memory_mb: Optional[int]) -> list[str]:
 
 
 def _hint(exc: BaseException, root: str, memory_mb: Optional[int]) -> Optional[str]:
-    if isinstance(exc, ModuleNotFoundError):
-        return _hint_missing_module(exc, root)
     if isinstance(exc, ImportError):
-        return _hint_import_name(exc, root)
+        return missed.missing_name(exc, root)
     if isinstance(exc, NameError) and not isinstance(exc, UnboundLocalError):
         return _hint_name(exc, root)
     if isinstance(exc, FileNotFoundError):

@@ -52,6 +52,11 @@ teardown() { ntr_teardown; }
 		'ntr: run: timed out: the call ran longer than its limit of 1s and was ended; give more with --timeout'
 	run ntr ps
 	refute_output --partial 'sleep 6'
+	for _ in {1..5}; do
+		ntr tool --timeout 0.1 --json terminal '{"command": "sleep 62 & sleep 62 & sleep 62"}' >got || true
+		assert_equal "$(json '["structured"]["background"]' <got)" 0
+		assert_equal "$(ntr sessions --json | json '["background"]')" 0
+	done
 	assert_equal "$(ntr run --json --timeout 300ms -- sleep 9 2>/dev/null | json '["timed_out"]')" true
 }
 

@@ -49,7 +49,7 @@ teardown()
 	assert_failure
 	run ntr tool -s s file_write '{"path": "data/w", "content": "x"}'
 	assert_failure
-	assert_output --partial "file_write"
+	assert_output 'write failed: data/w: Read-only file system'
 	ntr run -s s --mount "/workspace/data=$host:rw" -- true
 	ntr stop -s s
 	run ntr tool -s s file_write '{"path": "data/w", "content": "x"}'
@@ -57,6 +57,20 @@ teardown()
 	assert_equal "$(cat "$host/w")" x
 	run ntr log -s s --json
 	assert_equal "${#lines[@]}" 1
+}
+
+@test "background processes are in the way of other host directories only while they run" {
+	ntr run -s s -c 'sleep 0.5 &'
+	run ntr run -s s --mount "/data=$host" -- true
+	assert_failure 125
+	assert_output --partial "its background processes"
+	for _ in {1..100}; do
+		[[ $(ntr sessions --json | json '["background"]') == 0 ]] && break
+		sleep 0.05
+	done
+	run ntr run -s s --mount "/data=$host" -- cat /data/file
+	assert_success
+	assert_output from-host
 }
 
 @test "read-write on demand: what is written is the host's, and no commit" {

@@ -126,7 +126,7 @@ async def running(mode):
         steps.append(done)
     async with connect(mode, "--versions", log=log, level="debug") as s:
         assert await s.sh("true") == "(no output)"
-        r = await s.call_tool("terminal", {"command": "sleep 1.3; echo done"}, progress_callback=step)
+        r = await s.call_tool("terminal", {"command": "sleep 3; echo done"}, progress_callback=step)
         assert r.content[0].text == "done" and len(steps) >= 2 and steps == sorted(steps), (r, steps)
         assert logs and logs[0].level == "debug" and logs[0].data["tool"] == "terminal", logs
         await asyncio.gather(*[s.sh(f"echo {k} >> order") for k in range(30)])

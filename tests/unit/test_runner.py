@@ -406,7 +406,7 @@ class Artifacts(unittest.TestCase):
 
     def test_files_of_the_code_join(self):
         made = self.collect(None, [("new.csv", 10), ("huge.bin", artifacts.BYTES_MAX + 1)])
-        self.assertEqual(self.names(made), {"new.csv": "ui/new.csv"})
+        self.assertEqual(self.names(made), {"new.csv": "ui/new.csv", "huge.bin": "ui/huge.bin.txt"})
         self.assertIn("huge.bin is too large", made.notes[0])
 
     def test_existing_path(self):

@@ -130,6 +130,8 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def to_wire(data: str | bytes) -> Any:
     """Bytes of the protocol: text where it is UTF-8, else base64."""
+    if not isinstance(data, (str, bytes)):
+        raise TypeError(f"a str is needed, not a {type(data).__name__}")
     raw = data.encode("utf-8", "surrogateescape") if isinstance(data, str) else data
     try:
         return raw.decode("utf-8")

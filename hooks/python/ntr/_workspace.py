@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import isfinite
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,7 +48,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 OBSERVATION = 32_000
+_FAILURES = {"file_write": "write", "file_edit": "edit"}  # as their texts begin, where that is not the tool's name
 _SESSION = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_SESSION_MAX = 200
 
 
 def check_session(session: str) -> str:
@@ -56,6 +59,13 @@ def check_session(session: str) -> str:
         raise SessionIdError(
             f"use session {session!r}",
             "a name has letters, digits, '_', '-' and '.', and does not begin with '.'",
+            kind="usage",
+        )
+    if len(session) > _SESSION_MAX:
+        raise SessionIdError(
+            f"use session {session[:64]}…",
+            f"its name has {len(session)} characters",
+            f"a name has at most {_SESSION_MAX}",
             kind="usage",
         )
     return session
@@ -407,15 +417,25 @@ class Workspace:
         return list(self._ntr("tools").client.request(m)["tools"])
 
     def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """Do what a model asked for, by the name of the tool. Arguments that do not fit are a result that is false."""
+        """Do what a model asked for, by the name of the tool. A tool that is not there and arguments that do not fit are a
+        result that is false.
+        """
         args = dict(arguments or {})
         if name == "terminal" and set(args) == {"command"} and isinstance(args["command"], str):
             return _as_tool(self.terminal(args["command"]))
         if name == "run_python" and set(args) == {"code"} and isinstance(args["code"], str):
             return _as_tool(self.run_python(args["code"]))
         provider = self._ntr("call_tool")
-        with self._seam.turn():
-            reply = provider.tool(self.session, name, args, no_commit=not self._seam.commits)
+        wrong = _bad_arguments(_FAILURES.get(name, name), args)
+        if wrong:
+            return ToolResult(wrong, None, False)
+        try:
+            with self._seam.turn():
+                reply = provider.tool(self.session, name, args, no_commit=not self._seam.commits)
+        except WorkspaceError as e:
+            if e.kind == "usage" and e.why.startswith("there is no tool "):
+                return ToolResult(e.why, None, False)
+            raise
         return ToolResult(
             str(reply.get("text")), reply.get("commit"), not reply.get("is_error"), reply.get("structured") or {},
             image_of(reply) if reply.get("image") else None,
@@ -563,6 +583,30 @@ def _as_tool(result: TerminalResult) -> ToolResult:
     if isinstance(result, PythonResult):
         m |= {"error": result.error, "ui": [{"name": a.name, "path": a.path} for a in result.ui]}
     return ToolResult(result.text, result.checkpoint, result.ok, m)
+
+
+def _bad_arguments(what: str, args: Mapping[str, Any]) -> str | None:
+    """Say what no frame can carry of what a model made up."""
+    for key, value in args.items():
+        for leaf in (key, *_leaves(value)):
+            if (isinstance(leaf, int) and not -(2**63) <= leaf < 2**63) or (isinstance(leaf, float) and not isfinite(leaf)):
+                return f"{what} failed: the argument '{key}' is out of range"
+            wrong = _bad_text(what, leaf) if isinstance(leaf, str) else None
+            if wrong:
+                return wrong
+    return None
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield key
+            yield from _leaves(inner)
+    elif isinstance(value, (list, tuple)):
+        for inner in value:
+            yield from _leaves(inner)
+    else:
+        yield value
 
 
 def _bad_text(what: str, *texts: str) -> str | None:

@@ -266,7 +266,11 @@ def test_import_is_quick():
 def script(code: str, *options: str) -> subprocess.Popen:
     env = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(ntr.__file__))}
     argv = [sys.executable, *options, "-c", code]
-    return subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell's background jobs have SIGINT ignored, and hand that down.
+    return subprocess.Popen(
+        argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
 
 
 def test_an_interrupt_ends_the_call(ws):

@@ -558,8 +558,10 @@ def test_tools_for_a_model(place):
         for name, args in (("terminal", {}), ("terminal", {"command": 5}), ("file_write", {"path": "x"})):
             r = ws.call_tool(name, args)
             assert not r and r.text
-        with pytest.raises(ntr.WorkspaceError):
-            ws.call_tool("nosuch", {})
+        r = ws.call_tool("nosuch", {})
+        assert not r and r.text == "there is no tool 'nosuch'"
+        r = ws.call_tool("file_write", {"path": "x", "content": "\ud800"})
+        assert not r and r.text.startswith("write failed: ")
 
 
 # ---- files
