@@ -182,6 +182,19 @@ static int free_slot(struct ntr_dirs *c)
 	return best;
 }
 
+/* Looking moves no access time where that can be had: of what is another's it cannot. */
+static int open_quietly(int dirfd, const char *name, int flags)
+{
+	int fd = openat(dirfd, name, flags | O_NOATIME);
+
+	return fd < 0 && errno == EPERM ? openat(dirfd, name, flags) : fd;
+}
+
+static int open_list(int parent, const char *name)
+{
+	return open_quietly(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
 /* An ordinary user's directory without r or x: it is lent them while it is open. */
 static int open_locked(int parent, const char *name, int *ret_fd, uint32_t *ret_restore)
 {
@@ -189,7 +202,7 @@ static int open_locked(int parent, const char *name, int *ret_fd, uint32_t *ret_
 
 	if (r)
 		return r;
-	*ret_fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	*ret_fd = open_list(parent, name);
 	if (*ret_fd < 0) {
 		r = -errno;
 		ntr_dirs_unlend(path, *ret_restore, 0700);
@@ -206,7 +219,7 @@ static int open_dir(int parent, const struct ntr_mdir *d, int *ret_fd, uint32_t 
 	*ret_restore = UINT32_MAX;
 	if (is_locked(d))
 		return open_locked(parent, name, ret_fd, ret_restore);
-	*ret_fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	*ret_fd = open_list(parent, name);
 	return *ret_fd < 0 ? -errno : 0;
 }
 
@@ -279,9 +292,7 @@ int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touch
 	int path, r;
 
 	*ret_touched = false;
-	*ret_fd = openat(dirfd, name, flags | O_NOATIME);
-	if (*ret_fd < 0 && errno == EPERM)
-		*ret_fd = openat(dirfd, name, flags);
+	*ret_fd = open_quietly(dirfd, name, flags);
 	if (*ret_fd >= 0)
 		return 0;
 	if (errno != EACCES)
@@ -290,7 +301,7 @@ int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touch
 	if (r)
 		return r == -EPERM ? -EACCES : r;
 	*ret_touched = true;
-	*ret_fd = openat(dirfd, name, flags);
+	*ret_fd = open_quietly(dirfd, name, flags);
 	r = *ret_fd < 0 ? -errno : 0;
 	if (ntr_dirs_unlend(path, mode, 0600) && !r)
 		r = -EIO;

@@ -5,9 +5,31 @@
 #include <errno.h>
 #include <unistd.h>
 
+/* Access times are of the coarse clock, others not. */
+enum { CLOCK_STEP_NS = 20000000 };
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* Those that no file system has are cut off. */
+static int64_t nanoseconds(const struct timespec *t)
+{
+	const int64_t most = INT64_MAX / 1000000000 - 1;
+
+	return NTR_MIN(NTR_MAX((int64_t)t->tv_sec, -most), most) * 1000000000 + t->tv_nsec;
+}
+
+/* Did a call set the access time? A read moves no ctime; and where something else moved that (a copy-up, a
+ * fold), a read since the commit, or since the copy, has an access time between then and now. */
+static bool atime_was_set(const struct ntr_arun *w, const struct ntr_aobj *o, const struct ntr_inode *in)
+{
+	int64_t at = nanoseconds(&o->atime), since = NTR_MAX(nanoseconds(&in->ctime), (int64_t)o->st.btime);
+
+	if (same_time(&in->atime, &o->atime) || same_time(&in->ctime, &o->ctime))
+		return false;
+	return at < since - CLOCK_STEP_NS || at > (int64_t)w->now;
 }
 
 static void set_times(const struct ntr_aobj *o, struct ntr_inode *in)
@@ -205,7 +227,7 @@ static int update(struct ntr_arun *w, struct ntr_aobj *o)
 				o->dir->flags |= NTR_MD_PENDING;
 			return 0;
 		}
-	} else if (!differs && same_time(&in.mtime, &o->mtime)) {
+	} else if (!differs && same_time(&in.mtime, &o->mtime) && !atime_was_set(w, o, &in)) {
 		return 0;
 	}
 	w->changed = true;
