@@ -140,7 +140,7 @@ int ntr_mkdir_p(const char *path, mode_t mode)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-static int rm_children(int dirfd, const char *name, dev_t dev)
+static int rm_children(int dirfd, const char *name, dev_t dev, const _Atomic bool *stop)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int r = 0;
@@ -164,13 +164,18 @@ static int rm_children(int dirfd, const char *name, dev_t dev)
 
 		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
 			continue;
+		if (stop && *stop) {
+			r = -ECANCELED;
+			break;
+		}
 		if (!unlinkat(fd, d->d_name, 0) || errno == ENOENT)
 			continue;
 		if (errno != EISDIR)
 			k = -errno;
 		else if (fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) || st.st_dev != dev)
 			k = -EBUSY;
-		else if (!(k = rm_children(fd, d->d_name, dev)) && unlinkat(fd, d->d_name, AT_REMOVEDIR))
+		else if (!(k = rm_children(fd, d->d_name, dev, stop)) &&
+		         unlinkat(fd, d->d_name, AT_REMOVEDIR))
 			k = -errno;
 		if (k && !r)
 			r = k;
@@ -181,6 +186,11 @@ static int rm_children(int dirfd, const char *name, dev_t dev)
 
 int ntr_rm_rf(int dirfd, const char *name)
 {
+	return ntr_rm_rf_until(dirfd, name, NULL);
+}
+
+int ntr_rm_rf_until(int dirfd, const char *name, const _Atomic bool *stop)
+{
 	struct stat st;
 	int r;
 
@@ -188,7 +198,7 @@ int ntr_rm_rf(int dirfd, const char *name)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISDIR(st.st_mode))
 		return unlinkat(dirfd, name, 0) ? -errno : 0;
-	r = rm_children(dirfd, name, st.st_dev);
+	r = rm_children(dirfd, name, st.st_dev, stop);
 	if (r)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) ? -errno : 0;

@@ -301,6 +301,18 @@ static void read_reply(const json_t *m, struct ntr_call_result *ret)
 	ret->background = (unsigned)ntr_json_int(m, "background", 0);
 }
 
+unsigned ntr_sess_background(struct ntr_sess *s)
+{
+	ntr_autojson json_t *reply = NULL;
+
+	if (!s->live || !s->live->background || ntr_initlink_dead(s->live->link, true))
+		return 0;
+	if (!ntr_initlink_do(
+	            s->live->link, json_pack("{s:s}", "op", "background"), NULL, 0, &reply, NULL, NULL))
+		s->live->background = (unsigned)ntr_json_int(reply, "background", s->live->background);
+	return s->live->background;
+}
+
 /* The same with a channel, whose result completes the reply. */
 static int run_py(struct ntr_sess *s, const struct ntr_head *h, const struct ntr_call_spec *spec,
         struct ntr_call *call, char **env, const int fds[3], struct ntr_call_result *ret, json_t **ret_reply,
@@ -315,9 +327,36 @@ static int run_py(struct ntr_sess *s, const struct ntr_head *h, const struct ntr
 	return ntr_pycall_close(call, env, r, *ret_reply, ret, e);
 }
 
-static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *spec,
+/* The directory that is asked for, as an absolute path. One that is not there is refused: the command may be
+ * meant for it alone. What is outside of the workspace only the call itself can find. */
+static int place(struct ntr_sess *s, const struct ntr_head *h, struct ntr_call_spec *spec, char **ret,
+        struct ntr_err *e)
+{
+	ntr_autoclose int fd = -1;
+	const char *inner, *cwd = spec->cwd;
+	int r;
+
+	*ret = *cwd == '/' ? strdup(cwd) : ntr_sprintf("%s/%s", h->wsroot, cwd);
+	if (!*ret)
+		return -ENOMEM;
+	spec->cwd = *ret;
+	if (spec->cwd_hint || ntr_ctl_inner_path(h->wsroot, *ret, &inner, NULL) || !*inner)
+		return 0;
+	r = ntr_live_open(s->live, inner, O_PATH | O_DIRECTORY, 0, &fd, NULL);
+	if (r != -ENOENT && r != -ENOTDIR)
+		return 0;
+	ntr_err_set(e, r, "start a call in %s", cwd);
+	ntr_err_why(e, "%s", r == -ENOENT ? "there is no such directory" : "it is no directory");
+	ntr_err_todo(e, "name one that is there, or make it first");
+	return r;
+}
+
+static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *asked,
         struct ntr_call *call, struct ntr_call_result *ret, struct ntr_err *e)
 {
+	struct ntr_call_spec own = *asked;
+	const struct ntr_call_spec *spec = &own;
+	ntr_autofree char *cwd = NULL;
 	ntr_autojson json_t *reply = NULL;
 	struct capture cap = {.on = false, .rd = {-1, -1}, .wr = {-1, -1}, .stop = {-1, -1}};
 	int fds[3] = {spec->fds[0], spec->fds[1], spec->fds[2]};
@@ -325,6 +364,9 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 	char **env = NULL;
 	int r;
 
+	r = own.cwd ? place(s, h, &own, &cwd, e) : 0;
+	if (r)
+		return r;
 	r = ntr_state_env(s->state, spec->env, spec->set_env, h->name, h->wsroot, &env);
 	if (!r && spec->path_first)
 		r = ntr_state_path_first(env, spec->path_first);

@@ -558,9 +558,11 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 	struct ntr_sess *s;
 	struct ntr_head h;
 	const char *inner;
-	int r = ntr_ctl_hold(c, session, NULL, &s, &h, e);
+	int r = ntr_ctl_find_or_make(c, session, e);
 
 	commit[0] = '\0';
+	if (!r)
+		r = ntr_ctl_hold(c, session, NULL, &s, &h, e);
 	if (r)
 		return r;
 	r = ntr_ctl_inner_path(h.wsroot, path, &inner, e);

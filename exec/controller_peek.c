@@ -46,6 +46,7 @@ int ntr_file_explain(struct ntr_file_result *ret, int r, const char *path, const
 	case EDQUOT:
 	case ETXTBSY:
 	case EINVAL:
+	case EROFS:
 		return ntr_file_tell(ret, ntr_sprintf("%s: %s", path, strerror(-r)));
 	case EFBIG:
 		return ntr_file_tell(ret,

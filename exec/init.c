@@ -78,6 +78,7 @@ static const struct {
         {"signal", ntr_init_signal, 0, false},
         {"kill", ntr_init_kill, 0, false},
         {"ps", ntr_init_ps, 0, false},
+        {"background", ntr_init_background_op, 0, false},
         {"freeze", ntr_init_freeze_op, 0, false},
         {"thaw", ntr_init_thaw_op, 0, false},
         {"mapped", ntr_init_mapped, 0, false},

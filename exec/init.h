@@ -202,6 +202,7 @@ void ntr_rename_end(struct ntr_init *in);
 
 /* ---- init_ps.c ---- */
 void ntr_init_ps(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_background_op(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_mapped(struct ntr_init *in, struct ntr_initreq *rq);
 
 /* ---- init_view.c ---- */

@@ -285,6 +285,15 @@ int ntr_init_scan(struct ntr_init *in, struct ntr_proclist *ret)
 	return r;
 }
 
+/* What is being killed is as good as gone. */
+static bool dying(const struct ntr_init *in, const struct ntr_proc *p)
+{
+	for (const struct ntr_initjob *j = in->jobs; j; j = j->next)
+		if (!j->call || j->call == p->call)
+			return true;
+	return p->state == 'Z' || p->state == 'X';
+}
+
 unsigned ntr_init_background(struct ntr_init *in)
 {
 	struct ntr_proclist l = {0};
@@ -296,7 +305,7 @@ unsigned ntr_init_background(struct ntr_init *in)
 
 		for (struct ntr_initcall *c = in->calls; c; c = c->next)
 			running |= c->req == l.v[i].call && !c->ended;
-		n += !running && l.v[i].state != 'Z' && l.v[i].state != 'X';
+		n += !running && !dying(in, &l.v[i]);
 	}
 	ntr_proclist_done(&l);
 	return n;

@@ -100,6 +100,12 @@ void ntr_init_ps(struct ntr_init *in, struct ntr_initreq *rq)
 	ntr_init_send(in, rq->req, json_pack("{s:O}", "procs", procs), NULL, 0);
 }
 
+void ntr_init_background_op(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	ntr_init_send(
+	        in, rq->req, json_pack("{s:I}", "background", (json_int_t)ntr_init_background(in)), NULL, 0);
+}
+
 /* ---- shared writable mappings ---- */
 
 /* maps writes a newline in a name as \012 (and nothing else so). */

@@ -425,7 +425,8 @@ void ntr_rename_serve(struct ntr_init *in)
 
 static bool uses_view(const char *op)
 {
-	static const char *const no[] = {"start", "signal", "kill", "ps", "thaw", "swap", "stop"};
+	static const char *const no[] = {
+	        "start", "signal", "kill", "ps", "background", "thaw", "swap", "stop"};
 
 	for (size_t i = 0; i < NTR_COUNT(no); i++)
 		if (!strcmp(op, no[i]))

@@ -26,6 +26,7 @@
  *   {"op":"kill","call":N|0,"grace_ms":N}   SIGTERM, after grace SIGKILL (grace 0: at once) to the whole tree
  * of one call, or of the session (0). Answer when all are gone {"req","killed":count}
  *   {"op":"ps"} {"req","procs":[{"pid","ppid","call","state","cmd":[B…],"start_ns"}]}
+ *   {"op":"background"} {"req","background":N}   as in the answer to call, now
  *   {"op":"freeze"} / {"op":"thaw"}         stops / continues every process of the session (not the ones
  * stopped before).
  *                                           {"req","frozen":count} once they really stand still

@@ -242,6 +242,7 @@ void ntr_live_thaw(struct ntr_live *l)
 /* Replaces l's upper by `next`, with its memo, after the view shows it: this cannot fail. */
 static void adopt_upper(struct ntr_live *l, struct ntr_upper *next, struct ntr_memo *memo)
 {
+	l->walked += ntr_memo_walked(l->memo);
 	ntr_memo_free(l->memo);
 	l->memo = memo;
 	ntr_upper_trash(l->store, l->upper.sid, l->upper.n);

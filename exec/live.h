@@ -21,6 +21,7 @@ struct ntr_live {
 	bool unrecorded;  /* the session's record may name another upper than this (a write failed): put right
 	                     by  ntr_live_record before anything else is written in the view */
 	uint64_t used_ns; /* ntr_mono_ns of the last use */
+	uint64_t walked;  /* entries of former uppers that were looked at (ntr_memo_walked) */
 };
 
 struct ntr_live_options {

@@ -270,7 +270,7 @@ int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n)
 	return -EEXIST;
 }
 
-void ntr_upper_sweep(struct ntr_store *s)
+void ntr_upper_sweep(struct ntr_store *s, const _Atomic bool *stop)
 {
 	int fd = openat(ntr_store_dirfd(s), "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
@@ -278,9 +278,9 @@ void ntr_upper_sweep(struct ntr_store *s)
 
 	if (!d)
 		return;
-	while ((en = readdir(d)))
+	while (!(stop && *stop) && (en = readdir(d)))
 		if (!strncmp(en->d_name, "trash.", 6))
-			ntr_rm_rf(dirfd(d), en->d_name);
+			ntr_rm_rf_until(dirfd(d), en->d_name, stop);
 	closedir(d);
 }
 

@@ -304,6 +304,20 @@ static void test_rm_rf_single(void **state)
 	assert_int_equal(ntr_rm_rf(AT_FDCWD, at("target/below")), -ENOTDIR);
 }
 
+static void test_rm_rf_until(void **state)
+{
+	_Atomic bool stop = true;
+
+	(void)state;
+	assert_int_equal(ntr_mkdir_p(at("u/v"), 0755), 0);
+	put("u/v/f", "x", 1);
+	assert_int_equal(ntr_rm_rf_until(AT_FDCWD, at("u"), &stop), -ECANCELED);
+	assert_int_equal(access(at("u/v/f"), F_OK), 0);
+	stop = false;
+	assert_int_equal(ntr_rm_rf_until(AT_FDCWD, at("u"), &stop), 0);
+	assert_int_equal(access(at("u"), F_OK), -1);
+}
+
 static void test_rm_rf_relative(void **state)
 {
 	ntr_autoclose int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -402,6 +416,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_mkdir_p_file, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rm_rf, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rm_rf_single, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_rm_rf_until, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rm_rf_relative, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rm_rf_deep, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rm_rf_mount, setup, teardown),

@@ -1,6 +1,7 @@
 /* The life of sessions: calls, commits, work that no commit has, rollback, forks beside a running call,
  * supervisors that are killed. */
 #include "ctl_fixture.h"
+#include "exec/live_upper.h"
 
 #include <pthread.h>
 
@@ -594,6 +595,40 @@ static void test_killed_anytime(void **state)
 	}
 }
 
+/* ---- folders that are history ---- */
+
+static const char *in_store(const char *name)
+{
+	static char path[4][600];
+	static unsigned turn;
+
+	snprintf(path[++turn % 4], sizeof path[0], "%s/%s", fx.store, name);
+	return path[turn % 4];
+}
+
+static void make_trash(void)
+{
+	assert_int_equal(ntr_mkdir_p(in_store("upper/trash.1.1.0/u/a/b"), 0755), 0);
+	assert_int_equal(chmod(in_store("upper/trash.1.1.0/u/a/b"), 0), 0);
+}
+
+/* A daemon that has to end leaves them to the next one. */
+static void test_trash(void **state)
+{
+	_Atomic bool stop = true;
+
+	(void)state;
+	while (access(in_store("upper/spare.1"), F_OK)) /* the first sweep is over */
+		usleep(1000);
+	make_trash();
+	ntr_upper_sweep(ntr_ctl_store(fx.c), &stop);
+	assert_int_equal(access(in_store("upper/trash.1.1.0/u/a"), F_OK), 0);
+	cfx_reopen(&fx);
+	cfx_close(&fx);
+	assert_int_equal(access(in_store("upper/trash.1.1.0"), F_OK), -1);
+	cfx_open(&fx);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -613,6 +648,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_killed_then_dropped, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_killed_during, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_killed_anytime, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_trash, setup, teardown),
 	};
 	const char *why = cfx_cannot();
 
