@@ -52,7 +52,7 @@ _ntr()
 	if [[ $cur == -* ]]; then
 		local own=
 		case $verb in
-		new) own='--from --durability --root --mount' ;;
+		new) own='--from --durability --root --rung --mount' ;;
 		run) own='-c --timeout --no-commit --env --cwd --mount --rm' ;;
 		rm) own='--discard' ;;
 		rollback) own='--steps --discard --force' ;;

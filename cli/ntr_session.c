@@ -42,6 +42,7 @@ static int origin_open(const char *from, struct origin *o)
 static json_t *new_request(struct ntr_cmd *cmd, const char *name, const char *from, const struct origin *o)
 {
 	const char *root = ntr_cmd_opt(cmd, NTR_OPT_ROOT), *dur = ntr_cmd_opt(cmd, NTR_OPT_DURABILITY);
+	const char *rung = ntr_cmd_opt(cmd, NTR_OPT_RUNG);
 	ntr_autojson json_t *req = json_pack("{s:s}", "op", "new");
 	int r = !req;
 
@@ -53,6 +54,8 @@ static json_t *new_request(struct ntr_cmd *cmd, const char *name, const char *fr
 		r = json_object_set_new(req, "wsroot", ntr_arg(root));
 	if (!r && dur)
 		r = json_object_set_new(req, "durability", ntr_arg(dur));
+	if (!r && rung)
+		r = json_object_set_new(req, "rung", ntr_arg(rung));
 	return r ? NULL : ntr_steal_ptr(req);
 }
 

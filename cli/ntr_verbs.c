@@ -9,6 +9,7 @@ static const struct argp_option new_options[] = {
         {"durability", NTR_OPT_DURABILITY, "fsync|relaxed", 0,
                 "when a commit is on disk: with its reply, or 50-100 ms later", 0},
         {"root", NTR_OPT_ROOT, "PATH", 0, "where calls see the files; /workspace without", 0},
+        {"rung", NTR_OPT_RUNG, "none", 0, "the boundary around its calls: this version has none", 0},
         {"mount", NTR_OPT_MOUNT, "POINT=DIR[:rw]", 0,
                 "show a directory of the host at POINT, read-only without :rw", 0},
         {0},

@@ -134,6 +134,21 @@ static void json_decref_void(void *j)
 	json_decref(j);
 }
 
+/* A boundary that this version cannot give is never ignored. */
+static void read_rung(struct ntrd_req *rq)
+{
+	const char *rung = ntrd_arg_str(rq, "rung", NTRD_OPTIONAL);
+	char what[80];
+
+	if (!rung || !strcmp(rung, "none") || rq->bad)
+		return;
+	snprintf(what, sizeof what, "make a session on the rung '%.32s'", rung);
+	rq->bad = ntr_err_full(rq->e, -EOPNOTSUPP, what,
+	        "this version has the rung none only, which is no boundary",
+	        "leave --rung out, or run ntr itself inside a container or VM");
+	rq->kind = "isolation";
+}
+
 int ntrd_op_new(struct ntrd_req *rq)
 {
 	const char *name = ntrd_arg_session(rq, "name", NTRD_REQUIRED);
@@ -144,6 +159,7 @@ int ntrd_op_new(struct ntrd_req *rq)
 	struct origin o;
 	int r = read_origin(rq, &o);
 
+	read_rung(rq);
 	if (r || (r = rq->bad))
 		return r;
 	r = ntrd_mounts_check(rq, so.wsroot, &mounts);

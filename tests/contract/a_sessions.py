@@ -122,10 +122,12 @@ def _(way, t):
 @line("A.5", "only the rung none is built", why_not={"mcp": "ntr mcp has no rung: ntr new makes the session before"})
 def _(way, t):
     if t.way_name == "cli":
-        p = t.ntr("new", way.session, "--rung", "kernel")
-        t.eq(p.returncode, 2)
-        t.has(p.stderr.decode(), "--rung")
+        for rung in ("process", "kernel", "vm", "other"):
+            p = t.ntr("new", way.session, "--rung", rung)
+            t.eq(p.returncode, 1)
+            t.has(p.stderr.decode(), f"ntr: make a session on the rung '{rung}': this version has the rung none only")
         assert way.session not in t.ok("sessions")
+        t.ok("new", way.session, "--rung", "none")
         return
     t.open(package={"rung": "none"}).open()
     for rung in ("process", "kernel", "vm", "other"):
