@@ -73,6 +73,8 @@ static int settle(struct ntr_snap_cursor *c)
 			return c->base_state;
 		if (m->val)
 			return show(c, m->key, m->klen, m->val, m->vlen);
+		if (c->end && ntr_key_cmp(m->key, m->klen, c->end, c->elen) >= 0)
+			return show(c, NULL, 0, NULL, 0), 0;
 		c->mem = RB_NEXT(ntr_items, &c->snap->txn->items, m);
 	}
 }

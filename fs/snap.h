@@ -42,6 +42,8 @@ struct ntr_snap_cursor {
 	int base_state; /* 1 positioned, 0 end */
 	const uint8_t *key, *val;
 	size_t klen, vlen;
+	const uint8_t *end; /* set before a seek: it may stop there, not pass what was deleted behind it */
+	size_t elen;
 };
 void ntr_snap_cursor_init(struct ntr_snap_cursor *c, const struct ntr_snap *s);
 void ntr_snap_cursor_done(struct ntr_snap_cursor *c);

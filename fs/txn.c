@@ -305,6 +305,8 @@ static int range_keys(
 
 	keys->len = 0;
 	ntr_snap_cursor_init(&c, &t->snap);
+	c.end = to;
+	c.elen = tlen;
 	r = ntr_snap_cursor_seek(&c, from, flen);
 	while (r > 0 && n < RANGE_STEP && ntr_key_cmp(c.key, c.klen, to, tlen) < 0) {
 		ntr_buf_le16(keys, (uint16_t)c.klen);

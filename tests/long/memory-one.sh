@@ -39,19 +39,24 @@ with tarfile.open(sys.argv[2], "w", format=tarfile.USTAR_FORMAT) as t:
 fresh
 bound "a daemon that has done nothing" 100 "$(field "$daemon" VmRSS)"
 peak "one file of $mib MiB, written and committed" 700 ntr run -c "head -c ${mib}M /dev/urandom >big"
-peak "the same file, read in a new session" 700 ntr run -s other -c 'true'
+peak "its fold" 700 ntr stop
+again
+peak "the same file, read from its commit" 700 ntr run -c 'cat big >/dev/null'
+again
+peak "a page in the middle of it changed and committed" 700 ntr run -c \
+	"head -c 4096 /dev/urandom | dd of=big bs=4k seek=$((mib * 128)) conv=notrunc status=none"
 fresh
 peak "a commit of $files new files" 900 ntr run -- /usr/bin/python3 -c "$make_files" "$files"
-ntr stop
+peak "their fold" 900 ntr stop
 again
 peak "$files inodes looked up (find)" 700 ntr run -c 'find . -type f -size +100k'
 held=$(ntr daemon status --json | /usr/bin/python3 -c 'import json,sys; o=json.load(sys.stdin); print(o["fuse_inodes"], o["fuse_table_bytes"] >> 20)')
 echo "memory: inodes the kernel holds, and MiB of their table: $held"
 again
-peak "all of them read (cat)" 700 ntr run -c 'cat d*/f* | wc -c'
+peak "all of them read" 700 ntr run -c 'find . -type f -exec cat {} + | wc -c'
 peak "all of them removed and committed" 900 ntr run -c 'rm -rf d*'
-fresh
 /usr/bin/python3 -c "$make_tar" "$files" "$work/many.tar"
+fresh # after that: a daemon that has nothing to do ends
 peak "an import of $files small files" 900 ntr new many --from "$work/many.tar"
 rm "$work/many.tar"
 mkdir "$work/out"

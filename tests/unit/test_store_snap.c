@@ -1,6 +1,7 @@
 /* Snaps and transactions: against a plain array that does the same, with spills at every size. */
 #include "store_fixture.h"
 
+#include "fs/txn_impl.h"
 #include "fs/store_impl.h"
 
 #include <errno.h>
@@ -283,12 +284,45 @@ static void test_counts(void **state)
 	check_counts(502, 300010 + 150 * 500);
 }
 
+/* A cursor with an end does not walk over what the transaction has deleted behind it. */
+static void test_end(void **state)
+{
+	enum { N = 100, END = 10 };
+	struct ntr_txn *x = fx_begin(&fx);
+	struct ntr_snap_cursor c;
+	uint8_t key[8], to[8];
+
+	(void)state;
+	for (unsigned i = 0; i < N; i++) {
+		ntr_put_be64(key, i);
+		assert_int_equal(ntr_txn_put(x, key, sizeof key, "v", 1), 0);
+	}
+	fx_commit(&fx, x);
+	x = fx_begin(&fx);
+	ntr_put_be64(key, 1);
+	ntr_put_be64(to, N);
+	assert_int_equal(ntr_txn_del_range(x, key, sizeof key, to, sizeof to), 0);
+	ntr_snap_cursor_init(&c, ntr_txn_snap(x));
+	ntr_put_be64(to, END);
+	c.end = to;
+	c.elen = sizeof to;
+	assert_int_equal(ntr_snap_cursor_seek(&c, key, sizeof key), 0);
+	assert_non_null(c.mem);
+	assert_memory_equal(((const struct ntr_item *)c.mem)->key, to, sizeof to);
+	ntr_put_be64(key, 0); /* in front of it nothing changes */
+	assert_int_equal(ntr_snap_cursor_seek(&c, key, sizeof key), 1);
+	assert_memory_equal(c.key, key, sizeof key);
+	ntr_snap_cursor_done(&c);
+	fx_commit(&fx, x);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 	        cmocka_unit_test_setup_teardown(test_twin, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_arguments, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_long_range, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_end, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_counts, setup, teardown),
 	};
 
