@@ -142,6 +142,8 @@ bool ntr_daemon_stopped(int sock, pid_t *ret_pid);
 void ntr_daemon_notice(int sock, const char *what, bool *said);
 /* Waits until there is something to read. -ETIMEDOUT after limit_s (0: never). */
 int ntr_daemon_wait(int sock, const char *what, unsigned limit_s, bool *said);
+/* What a call gave before what it came to failed (its commit): came with the last error. NULL: nothing. */
+const json_t *ntr_conn_result(const struct ntr_conn *c);
 /* Whether the last error reply was of kind "usage". */
 bool ntr_conn_usage(const struct ntr_conn *c);
 /* From the hello: process of the daemon, path of the store. */

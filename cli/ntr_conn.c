@@ -19,6 +19,7 @@ struct ntr_conn {
 	bool usage;       /* the last error was the request's own fault */
 	bool said;        /* that the daemon is stopped */
 	unsigned limit_s; /* of the wait for a reply; 0: none */
+	json_t *result;   /* that came with the last error */
 	int fds[NTR_WIRE_FDS];
 	size_t nfds;
 };
@@ -136,6 +137,8 @@ int ntr_conn_recv(struct ntr_conn *c, json_t **ret, bool *ret_final, struct ntr_
 	if (*ret_final)
 		print_warnings(json_object_get(*ret, "warnings"));
 	err = json_object_get(*ret, "ok") ? NULL : json_object_get(*ret, "error");
+	json_decref(c->result);
+	c->result = err ? json_incref(json_object_get(*ret, "result")) : NULL;
 	if (*ret_final && err)
 		r = conn_error(c, err, e);
 	else if (*ret_final && !ntr_json_bool(*ret, "ok", false))
@@ -162,6 +165,11 @@ int ntr_conn_fd(const struct ntr_conn *c)
 	return c->sock;
 }
 
+const json_t *ntr_conn_result(const struct ntr_conn *c)
+{
+	return c ? c->result : NULL;
+}
+
 bool ntr_conn_usage(const struct ntr_conn *c)
 {
 	return c->usage;
@@ -184,6 +192,7 @@ void ntr_conn_close(struct ntr_conn *c)
 	ntr_wire_close_fds(c->fds, c->nfds);
 	if (c->sock >= 0)
 		close(c->sock);
+	json_decref(c->result);
 	free(c->store);
 	free(c);
 }

@@ -105,14 +105,20 @@ const char *ntr_mcp_tool_session(const struct ntr_mcp *s, const json_t *params)
 	return name && *name ? name : NULL;
 }
 
-/* A result that says what went wrong: the model reads it and can do something else. */
-static json_t *failure(const struct ntr_err *e)
+/* A result that says what went wrong: the model reads it and can do something else. before: what the call had
+ * printed until then, or NULL. */
+static json_t *failure(const json_t *before, const struct ntr_err *e)
 {
 	char text[1024];
+	ntr_auto(ntr_buf_done) struct ntr_buf b = {0};
 
 	ntr_err_format(e, text, sizeof text);
+	if (before)
+		ntr_buf_printf(&b, "%s\n", json_string_value(before));
+	if (ntr_buf_printf(&b, "%s", text))
+		return NULL;
 	return json_pack("{s:[{s:s,s:o}],s:b}", "content", "type", "text", "text",
-	        ntr_json_text(text, strlen(text)), "isError", 1);
+	        ntr_json_text(b.data, b.len), "isError", 1);
 }
 
 /* A session that is named must be there: a slip of the pen shall not make one. */
@@ -229,13 +235,13 @@ static void log_call(struct ntr_mcp *s, const struct ntr_mcp_job *job, const jso
 }
 
 /* What may have run is not run again by us; who reads this has to look first. */
-static json_t *lost(int r, struct ntr_err *e)
+static json_t *lost(struct ntr_mcp_job *job, int r, struct ntr_err *e)
 {
 	if (r == -ECONNRESET)
 		ntr_err_todo(e, "the call may have run to its end, in part or not at all, and is not "
 		                "repeated: look at the "
 		                "files before you do it again");
-	return failure(e);
+	return failure(json_object_get(ntr_conn_result(job->lane->conn), "text"), e);
 }
 
 static bool bad_call(const json_t *tools, const json_t *params, struct ntr_mcp_error *err)
@@ -262,14 +268,14 @@ json_t *ntr_mcp_tools_call(struct ntr_mcp *s, struct ntr_mcp_job *job, struct nt
 	int r;
 
 	if (!tools)
-		return failure(&e);
+		return failure(NULL, &e);
 	if (bad_call(tools, job->req.params, err))
 		return NULL;
 	if (session_known(job, session, &e))
-		return failure(&e);
+		return failure(NULL, &e);
 	r = ntr_mcp_ask(job, call_request(s, job->req.params, session), &reply, &e);
 	if (r)
-		return lost(r, &e);
+		return lost(job, r, &e);
 	log_call(s, job, reply);
 	return call_result(job, name, reply);
 }

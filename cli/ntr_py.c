@@ -152,6 +152,7 @@ static void print_text(const json_t *reply)
 int ntr_py_main(struct ntr_cmd *cmd)
 {
 	ntr_autojson json_t *req = NULL, *reply = NULL;
+	const json_t *result;
 	struct ntr_err e = {0};
 	int status = 0, last = 0, r;
 
@@ -161,13 +162,12 @@ int ntr_py_main(struct ntr_cmd *cmd)
 	r = ntr_call_run(cmd, req, &last, &reply, &e);
 	if (r == -EINTR && last) /* taken out of the queue before it began */
 		return 128 + last;
-	if (r)
-		return ntr_cmd_fail(cmd, &e);
-	if (cmd->json)
-		print_json(reply);
-	else if (ntr_cmd_opt(cmd, NTR_OPT_RENDER))
-		ntr_call_print_text(reply);
-	else
-		print_text(reply);
-	return ntr_call_status(cmd, reply);
+	result = r ? ntr_conn_result(cmd->conn) : reply; /* also where the commit failed then */
+	if (result && cmd->json)
+		print_json(result);
+	else if (result && ntr_cmd_opt(cmd, NTR_OPT_RENDER))
+		ntr_call_print_text(result);
+	else if (result)
+		print_text(result);
+	return r ? ntr_cmd_fail(cmd, &e) : ntr_call_status(cmd, reply);
 }

@@ -266,6 +266,15 @@ static void print_json(const json_t *reply)
 	ntr_json_line(o, NULL);
 }
 
+/* Also what a call printed whose commit failed then. */
+static void print_captured(const struct ntr_cmd *cmd, const json_t *result)
+{
+	if (result && cmd->json)
+		print_json(result);
+	else if (result && ntr_cmd_opt(cmd, NTR_OPT_RENDER))
+		ntr_call_print_text(result);
+}
+
 int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply)
 {
 	const char *limit = ntr_cmd_opt(cmd, NTR_OPT_TIMEOUT);
@@ -296,11 +305,6 @@ int ntr_run_main(struct ntr_cmd *cmd)
 	r = ntr_call_run(cmd, req, &last, &reply, &e);
 	if (r == -EINTR && last) /* taken out of the queue before it began */
 		return 128 + last;
-	if (r)
-		return ntr_cmd_fail(cmd, &e);
-	if (cmd->json)
-		print_json(reply);
-	else if (ntr_cmd_opt(cmd, NTR_OPT_RENDER))
-		ntr_call_print_text(reply);
-	return ntr_call_status(cmd, reply);
+	print_captured(cmd, r ? ntr_conn_result(cmd->conn) : reply);
+	return r ? ntr_cmd_fail(cmd, &e) : ntr_call_status(cmd, reply);
 }

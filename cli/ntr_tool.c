@@ -74,8 +74,11 @@ int ntr_tool_main(struct ntr_cmd *cmd)
 	req = tool_request(cmd, args, &status);
 	if (!req)
 		return status ? status : ntr_cmd_die(cmd, -ENOMEM, NULL, "%s", strerror(ENOMEM));
-	if (ntr_request(cmd, ntr_steal_ptr(req), NULL, 0, NULL, NULL, &reply, &e))
+	if (ntr_request(cmd, ntr_steal_ptr(req), NULL, 0, NULL, NULL, &reply, &e)) {
+		if (ntr_conn_result(cmd->conn))
+			ntr_call_print_text(ntr_conn_result(cmd->conn));
 		return ntr_cmd_fail(cmd, &e);
+	}
 	if (cmd->json)
 		ntr_json_reply(reply);
 	else

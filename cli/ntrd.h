@@ -43,6 +43,7 @@ struct ntrd_req {
 	int *fds; /* closed after the request; a handler that keeps one sets it to -1 */
 	size_t nfds;
 	json_t *reply;            /* the final reply's members beyond ok; made by the dispatcher */
+	bool has_result;          /* an error reply carries reply's members as `result` */
 	int reply_fd;             /* goes along with the reply and is closed; -1: none */
 	bool silent;              /* no reply at all */
 	bool hangup;              /* the connection ends after the reply */
@@ -71,6 +72,8 @@ const char *ntrd_arg_str(struct ntrd_req *rq, const char *key, enum ntrd_need ne
 const char *ntrd_arg_bytes(struct ntrd_req *rq, const char *key, enum ntrd_need need);
 /* The member path_first of a call: a directory that comes before PATH. NULL: none. */
 const char *ntrd_arg_path_first(struct ntrd_req *rq);
+/* The member python of a call: an interpreter. NULL: none is chosen. */
+const char *ntrd_arg_python(struct ntrd_req *rq);
 /* Bytes of any kind; NULL: absent. */
 const char *ntrd_arg_blob(struct ntrd_req *rq, const char *key, size_t *ret_len);
 /* An array of bytes as a vector; NULL: absent. */

@@ -15,6 +15,10 @@ int ntrd_call_watch(struct ntrd_req *rq, const char *session, const char *inside
 /* Tells the client that it begins, runs it, sends its output where that was asked for. */
 int ntrd_call_in(struct ntrd_req *rq, const char *session, struct ntr_call_spec *spec, struct ntr_call *call,
         struct ntr_call_result *ret);
+/* r is what a call came to, after it had ended where res says so: what it printed goes along with the error
+ * (rendered, too, where render says so). Gives r. */
+int ntrd_call_failed(struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res,
+        bool render, int r);
 /* Adds to o what an agent reads of it: text, is_error, and puts truncated right. */
 int ntrd_call_render(
         struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res, json_t *o);

@@ -237,9 +237,7 @@ static void read_environment(struct ntrd_req *rq, struct ntrd_py *p)
 	p->spec.cwd = ntrd_arg_bytes(rq, "cwd", NTRD_OPTIONAL);
 	p->spec.cwd_hint = ntrd_arg_bool(rq, "cwd_hint");
 	p->spec.path_first = ntrd_arg_path_first(rq);
-	p->py.python = ntrd_arg_str(rq, "python", NTRD_OPTIONAL);
-	if (p->py.python && !*p->py.python)
-		ntrd_arg_bad(rq, "the member 'python' is empty");
+	p->py.python = p->spec.python = ntrd_arg_python(rq);
 }
 
 int ntrd_py_read(struct ntrd_req *rq, struct ntrd_py *ret)
@@ -361,5 +359,6 @@ int ntrd_op_py(struct ntrd_req *rq)
 
 	if (!r)
 		r = ntrd_py_call(rq, &p, &res);
-	return r ? r : ntrd_py_reply(rq, &p, &res);
+	return r ? ntrd_call_failed(rq, &p.spec, &res, ntrd_arg_bool(rq, "render"), r)
+	         : ntrd_py_reply(rq, &p, &res);
 }

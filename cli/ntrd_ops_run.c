@@ -50,6 +50,7 @@ static void read_environment(struct ntrd_req *rq, struct ntr_call_spec *spec)
 	spec->cwd = ntrd_arg_bytes(rq, "cwd", NTRD_OPTIONAL);
 	spec->cwd_hint = ntrd_arg_bool(rq, "cwd_hint");
 	spec->path_first = ntrd_arg_path_first(rq);
+	spec->python = ntrd_arg_python(rq);
 }
 
 static void read_fds(struct ntrd_req *rq, struct ntr_call_spec *spec)
@@ -98,6 +99,17 @@ int ntrd_call_reply(struct ntrd_req *rq, const struct ntr_call_spec *spec, const
 	return r;
 }
 
+int ntrd_call_failed(struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res,
+        bool render, int r)
+{
+	if (!res->ended || !spec->capture)
+		return r;
+	if (!ntrd_call_reply(rq, spec, res) && (!res->py || !ntrd_reply_row(rq, json_incref(res->py))) &&
+	        (!render || !ntrd_call_render(rq, spec, res, rq->reply)))
+		rq->has_result = true;
+	return r;
+}
+
 static void forward(void *user, int sig)
 {
 	ntr_call_signal(user, sig);
@@ -130,8 +142,9 @@ static int run_in(struct ntrd_req *rq, const char *session, struct ntr_call_spec
 
 	if (!r)
 		r = ntrd_call_in(rq, session, spec, call, &res);
-	if (!r)
-		r = ntrd_call_reply(rq, spec, &res);
+	if (r)
+		return ntrd_call_failed(rq, spec, &res, ntrd_arg_bool(rq, "render"), r);
+	r = ntrd_call_reply(rq, spec, &res);
 	return r || !ntrd_arg_bool(rq, "render") ? r : ntrd_call_render(rq, spec, &res, rq->reply);
 }
 

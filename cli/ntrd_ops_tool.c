@@ -132,18 +132,6 @@ static void call_freep(struct ntr_call **call)
 	ntr_call_free(*call);
 }
 
-/* A hook refused the commit of a call, which is over by then: what it printed goes into the reply. Gives r.
- */
-static int keep_printed(
-        struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res, int r)
-{
-	int k = 0;
-
-	if (r == -EKEYREJECTED && (res->out.len || res->err.len || res->exit_code))
-		k = ntrd_call_render(rq, spec, res, rq->reply);
-	return k ? k : r;
-}
-
 static int run_script(struct ntrd_req *rq, const char *session)
 {
 	ntr_auto(ntr_call_result_done) struct ntr_call_result res = {0};
@@ -163,7 +151,7 @@ static int run_script(struct ntrd_req *rq, const char *session)
 	ntrd_watch_remove(ntrd_server_watcher(rq->srv), id);
 	if (!r)
 		r = ntrd_call_reply(rq, &spec, &res);
-	return r ? keep_printed(rq, &spec, &res, r) : ntrd_call_render(rq, &spec, &res, rq->reply);
+	return r ? ntrd_call_failed(rq, &spec, &res, true, r) : ntrd_call_render(rq, &spec, &res, rq->reply);
 }
 
 static int run_python(struct ntrd_req *rq, const char *session)
@@ -177,7 +165,7 @@ static int run_python(struct ntrd_req *rq, const char *session)
 	p.spec.tool = "run_python";
 	if (!r)
 		r = ntrd_py_call(rq, &p, &res);
-	return r ? keep_printed(rq, &p.spec, &res, r) : ntrd_py_reply(rq, &p, &res);
+	return r ? ntrd_call_failed(rq, &p.spec, &res, true, r) : ntrd_py_reply(rq, &p, &res);
 }
 
 /* What a hook said against a call, after what the call printed. */
@@ -222,6 +210,8 @@ static int call_as(struct ntrd_tool *t, const char *key, const char *arg,
 	t->rq->kind = sub.kind;
 	if (r == -EKEYREJECTED)
 		return refused(t, reply);
+	if (r && sub.has_result && !json_object_update(t->rq->reply, reply))
+		t->rq->has_result = true;
 	return r ? r : take_call(t, reply);
 }
 

@@ -133,6 +133,15 @@ const char *ntrd_arg_path_first(struct ntrd_req *rq)
 	return dir;
 }
 
+const char *ntrd_arg_python(struct ntrd_req *rq)
+{
+	const char *python = ntrd_arg_str(rq, "python", NTRD_OPTIONAL);
+
+	if (python && !*python)
+		ntrd_arg_bad(rq, "the member 'python' is empty");
+	return python;
+}
+
 static void strv_free(void *v)
 {
 	ntr_strv_free(v);
@@ -340,6 +349,8 @@ static int send_error(struct ntrd_req *rq, int r)
 	o = ntrd_error_json(rq->e, rq->kind);
 	if (o && warnings)
 		json_object_set(o, "warnings", warnings);
+	if (o && rq->has_result)
+		json_object_set(o, "result", rq->reply);
 	return o ? ntrd_conn_send(rq->conn, o, NULL, 0) : -ENOMEM;
 }
 

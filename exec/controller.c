@@ -585,6 +585,8 @@ int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_
 	if (!r) {
 		c->init_path = strdup(o->init_path);
 		r = c->init_path ? name_mounts(c, e) : -ENOMEM;
+		if (!r)
+			r = ntr_pypath_open(c);
 	}
 	if (!r) {
 		ntr_upper_unstock(c->store);
@@ -660,6 +662,7 @@ void ntr_ctl_close(struct ntr_ctl *c)
 	if (c->store && !ntr_versions_left_behind())
 		ntr_store_close(c->store);
 	free(c->init_path);
+	free(c->python_dir);
 	for (int i = 0; i < NTR_VMOUNTS; i++)
 		free(c->mounts[i].path);
 	pthread_cond_destroy(&c->sweep_cond);

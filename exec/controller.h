@@ -76,6 +76,7 @@ struct ntr_call_spec {
 	const char *cwd;        /* for this call only; NULL: the sticky one */
 	bool cwd_hint;          /* where that is not there: begin in the root, as with a sticky one */
 	const char *path_first; /* a directory before all of PATH, for this call only; NULL: none */
+	const char *python;     /* what python and python3 are in PATH; NULL: what it has */
 	double timeout_s;       /* 0: none */
 	bool no_commit;
 	int fds[3]; /* stdin, stdout, stderr; borrowed. capture: only fds[0] is used */
@@ -94,6 +95,7 @@ struct ntr_call_result {
 	int exit_code; /* as a shell: 128+N after a signal */
 	int signal;
 	bool started, timed_out, truncated, racy, cwd_gone;
+	bool ended; /* its main process; set also where the commit then failed */
 	double duration_s;
 	char commit[NTR_COMMIT_HEX + 1]; /* "" when nothing changed or no_commit */
 	struct ntr_stats changes;

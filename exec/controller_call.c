@@ -182,15 +182,54 @@ static void capture_end(struct capture *c)
 
 /* ---- the run itself ---- */
 
-static json_t *call_msg(const struct ntr_call_spec *spec, const struct ntr_state *st, char **env)
+/* A call's environment, and what its PATH has for this call only. */
+struct callenv {
+	char **v;
+	int path_first;  /* so many directories */
+	char *path_last; /* for the supervisor to add where python is missing; NULL: none */
+};
+
+static void callenv_done(struct callenv *env)
+{
+	ntr_strv_free(env->v);
+	free(env->path_last);
+}
+
+static int put_first(struct callenv *env, const char *dir)
+{
+	env->path_first += dir != NULL;
+	return dir ? ntr_state_path_first(env->v, dir) : 0;
+}
+
+static int callenv_make(
+        struct ntr_sess *s, const struct ntr_head *h, const struct ntr_call_spec *spec, struct callenv *ret)
+{
+	ntr_autofree char *dir =
+	        ntr_pypath_folder(s->ctl, h->wsroot, spec->python ? spec->python : "python3");
+	int r = ntr_state_env(s->state, spec->env, spec->set_env, h->name, h->wsroot, &ret->v);
+
+	if (!spec->python)
+		ret->path_last = ntr_steal_ptr(dir);
+	if (!r)
+		r = put_first(ret, dir);
+	if (!r)
+		r = put_first(ret, spec->path_first);
+	if (!r) /* a command that runs ntr itself finds the same store */
+		r = ntr_state_env_default(&ret->v, "NTR_STORE", ntr_store_path(s->ctl->store));
+	return r;
+}
+
+static json_t *call_msg(
+        const struct ntr_call_spec *spec, const struct ntr_state *st, const struct callenv *env)
 {
 	const char *cwd = spec->cwd ? spec->cwd : st->cwd;
 	json_t *what =
 	        spec->script ? ntr_json_bytes(spec->script, spec->script_len) : ntr_json_strv(spec->argv);
 
-	return json_pack("{s:s,s:o,s:i,s:o,s:o}", "op", "call", "env", ntr_json_strv(env), "umask",
-	        (int)st->umask, "cwd", ntr_json_bytes(cwd, strlen(cwd)), spec->script ? "script" : "argv",
-	        what);
+	return json_pack("{s:s,s:o,s:i,s:o,s:o,s:i,s:o*}", "op", "call", "env", ntr_json_strv(env->v),
+	        "umask", (int)st->umask, "cwd", ntr_json_bytes(cwd, strlen(cwd)),
+	        spec->script ? "script" : "argv", what, "path_first", env->path_first, "path_last",
+	        env->path_last ? ntr_json_bytes(env->path_last, strlen(env->path_last)) : NULL);
 }
 
 static void call_attach(struct ntr_call *call, struct ntr_initlink *link, uint64_t req)
@@ -257,18 +296,19 @@ static int await_call(struct ntr_sess *s, const struct ntr_call_spec *spec, stru
 }
 
 /* Sends the request; of a Python call the channel goes along. */
-static int send_call(struct ntr_sess *s, const struct ntr_call_spec *spec, char **env, const int fds[3],
-        int channel, struct ntr_initreq *rq)
+static int send_call(struct ntr_sess *s, const struct ntr_call_spec *spec, const struct callenv *env,
+        const int fds[3], int channel, struct ntr_initreq *rq)
 {
 	const int all[] = {fds[0], fds[1], fds[2], channel};
 
 	if (!spec->py)
 		return ntr_initlink_send(s->live->link, rq, call_msg(spec, s->state, env), fds, 3);
-	return ntr_initlink_send(s->live->link, rq, ntr_pycall_msg(spec->py, env), all, 4);
+	return ntr_initlink_send(s->live->link, rq, ntr_pycall_msg(spec->py, env->v), all, 4);
 }
 
-static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct ntr_call *call, char **env,
-        const int fds[3], int channel, struct ntr_call_result *ret, json_t **ret_reply, struct ntr_err *e)
+static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct ntr_call *call,
+        const struct callenv *env, const int fds[3], int channel, struct ntr_call_result *ret,
+        json_t **ret_reply, struct ntr_err *e)
 {
 	struct ntr_initreq rq;
 	int r = send_call(s, spec, env, fds, channel, &rq), begun = 0;
@@ -276,7 +316,7 @@ static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct
 	if (r == -EPIPE)
 		r = -ECONNRESET; /* not even sent */
 	if (!r && spec->py)
-		begun = ntr_pyrun_begin(call->py, spec, env, rq.req);
+		begun = ntr_pyrun_begin(call->py, spec, env->v, rq.req);
 	if (!r)
 		r = await_call(s, spec, call, &rq, ret, ret_reply);
 	if (!r && begun)
@@ -295,6 +335,7 @@ static int exchange(struct ntr_sess *s, const struct ntr_call_spec *spec, struct
 
 static void read_reply(const json_t *m, struct ntr_call_result *ret)
 {
+	ret->ended = true;
 	ret->exit_code = (int)ntr_json_int(m, "code", 125);
 	ret->signal = (int)ntr_json_int(m, "signal", 0);
 	ret->cwd_gone = ntr_json_bool(m, "cwd_gone", false);
@@ -315,8 +356,8 @@ unsigned ntr_sess_background(struct ntr_sess *s)
 
 /* The same with a channel, whose result completes the reply. */
 static int run_py(struct ntr_sess *s, const struct ntr_head *h, const struct ntr_call_spec *spec,
-        struct ntr_call *call, char **env, const int fds[3], struct ntr_call_result *ret, json_t **ret_reply,
-        struct ntr_err *e)
+        struct ntr_call *call, const struct callenv *env, const int fds[3], struct ntr_call_result *ret,
+        json_t **ret_reply, struct ntr_err *e)
 {
 	ntr_autoclose int channel = -1;
 	int r = ntr_pycall_open(s, h, spec->py, call, &channel);
@@ -324,7 +365,7 @@ static int run_py(struct ntr_sess *s, const struct ntr_head *h, const struct ntr
 	if (r)
 		return ntr_err_set(e, r, "start a Python call");
 	r = exchange(s, spec, call, env, fds, channel, ret, ret_reply, e);
-	return ntr_pycall_close(call, env, r, *ret_reply, ret, e);
+	return ntr_pycall_close(call, env->v, r, *ret_reply, ret, e);
 }
 
 /* The directory that is asked for, as an absolute path. One that is not there is refused: the command may be
@@ -361,25 +402,21 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 	struct capture cap = {.on = false, .rd = {-1, -1}, .wr = {-1, -1}, .stop = {-1, -1}};
 	int fds[3] = {spec->fds[0], spec->fds[1], spec->fds[2]};
 	uint64_t began = ntr_mono_ns();
-	char **env = NULL;
+	ntr_auto(callenv_done) struct callenv env = {0};
 	int r;
 
 	r = own.cwd ? place(s, h, &own, &cwd, e) : 0;
 	if (r)
 		return r;
-	r = ntr_state_env(s->state, spec->env, spec->set_env, h->name, h->wsroot, &env);
-	if (!r && spec->path_first)
-		r = ntr_state_path_first(env, spec->path_first);
-	if (!r) /* a command that runs ntr itself finds the same store */
-		r = ntr_state_env_default(&env, "NTR_STORE", ntr_store_path(s->ctl->store));
+	r = callenv_make(s, h, spec, &env);
 	if (!r && spec->capture) {
 		r = capture_start(&cap, spec, ret);
 		fds[1] = cap.wr[0];
 		fds[2] = cap.wr[1];
 	}
 	if (!r)
-		r = spec->py ? run_py(s, h, spec, call, env, fds, ret, &reply, e)
-		             : exchange(s, spec, call, env, fds, -1, ret, &reply, e);
+		r = spec->py ? run_py(s, h, spec, call, &env, fds, ret, &reply, e)
+		             : exchange(s, spec, call, &env, fds, -1, ret, &reply, e);
 	capture_end(&cap);
 	ret->duration_s = (double)(ntr_mono_ns() - began) / 1e9;
 	if (!r) {
@@ -388,11 +425,11 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 		if (spec->cwd) /* for this call only: what sticks stays as it is */
 			json_object_set_new(json_object_get(reply, "state"), "cwd",
 			        ntr_json_bytes(s->state->cwd, strlen(s->state->cwd)));
-		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env, spec->path_first);
+		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env.v,
+		        &(struct ntr_state_own){.dir = spec->path_first, .below = s->ctl->python_dir});
 		if (!r && spec->py)
 			r = ntr_pyresult_make(spec, ret);
 	}
-	ntr_strv_free(env);
 	return r ? ntr_err_default(e, r, "run the command") : 0;
 }
 

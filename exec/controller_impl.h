@@ -71,6 +71,7 @@ struct ntr_ctl {
 	struct ntr_store *store;
 	struct ntr_ctl_options o;
 	char *init_path;
+	char *python_dir; /* STORE/python: controller_pypath.c */
 	struct ntr_vmount {
 		char *path;
 		struct ntr_versions *v; /* NULL: not mounted (yet) */
@@ -121,12 +122,26 @@ int ntr_state_env(const struct ntr_state *st, char *const *caller, char *const *
         const char *wsroot, char ***ret);
 /* Adds a variable, unless there is one of that name. */
 int ntr_state_env_default(char ***env, const char *name, const char *val);
-/* Takes in what a script left: {"cwd","umask","env"}, env compared with what the call began with. */
-int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began, const char *path_first);
-/* Puts a directory before PATH in what ntr_state_env made; ntr_state_learn leaves it out of what sticks. */
+/* Directories that a call's PATH has for that call only; NULL: none. */
+struct ntr_state_own {
+	const char *dir;   /* this one */
+	const char *below; /* all that lie in this one */
+};
+/* Takes in what a script left: {"cwd","umask","env"}, env compared with what the call began with, PATH
+ * without what is own. */
+int ntr_state_learn(
+        struct ntr_state *st, const json_t *left, char *const *began, const struct ntr_state_own *own);
+/* Puts a directory before PATH in what ntr_state_env made. */
 int ntr_state_path_first(char **env, const char *dir);
 /* Writes it into the transaction's key-value items (only what differs). */
 int ntr_state_store(const struct ntr_state *st, struct ntr_txn *txn);
+
+/* controller_pypath.c. At the daemon's start: removes what an earlier one made. */
+int ntr_pypath_open(struct ntr_ctl *c);
+/* A folder in which `python` and `python3` are that interpreter: an absolute path, one from the workspace's
+ * root, or a name for PATH, which itself is not in the folder. Makes it where needed. Fresh memory; NULL:
+ * there can be none. */
+char *ntr_pypath_folder(const struct ntr_ctl *c, const char *wsroot, const char *python);
 
 /* controller_cache.c: what calls have changed in the session's cache and no commit has yet. A change is kept
  * in memory and, while the session is live, in a journal in its upper's directory, so that it shares the

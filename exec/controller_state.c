@@ -200,16 +200,25 @@ int ntr_state_path_first(char **env, const char *dir)
 	return 0;
 }
 
-/* PATH without what was put there for one call. */
-static char *without_dir(const char *path, const char *dir)
+static bool is_own(const char *dir, size_t n, const struct ntr_state_own *own)
 {
-	size_t n = strlen(dir), k;
+	size_t below = own->below ? strlen(own->below) : 0;
+
+	if (own->dir && n == strlen(own->dir) && !memcmp(dir, own->dir, n))
+		return true;
+	return below && n > below && !memcmp(dir, own->below, below) && dir[below] == '/';
+}
+
+/* PATH without what was put there for one call. */
+static char *without_own(const char *path, const struct ntr_state_own *own)
+{
 	char *out = calloc(1, strlen(path) + 1), *to = out;
 	bool any = false;
+	size_t k;
 
 	for (const char *p = path; out; p += k + 1) {
 		k = strcspn(p, ":");
-		if (k != n || strncmp(p, dir, n) != 0) {
+		if (!is_own(p, k, own)) {
 			if (any)
 				*to++ = ':';
 			to = mempcpy(to, p, k);
@@ -221,23 +230,35 @@ static char *without_dir(const char *path, const char *dir)
 	return out;
 }
 
-static int learn_env(struct ntr_state *st, char *const *left, char *const *began, const char *path_first)
+static int learn_path(
+        struct ntr_state *st, const char *left, const char *was, const struct ntr_state_own *own)
+{
+	ntr_autofree char *now = without_own(left, own), *old = was ? without_own(was, own) : NULL;
+
+	if (!now || (was && !old))
+		return -ENOMEM;
+	if (old && !strcmp(now, old))
+		return 0;
+	st->dirty = true;
+	return var_set(st, "PATH", 4, now);
+}
+
+static int learn_env(
+        struct ntr_state *st, char *const *left, char *const *began, const struct ntr_state_own *own)
 {
 	int r = 0;
 
 	for (char *const *p = left; !r && *p; p++) {
 		size_t n = name_len(*p);
 		const char *was = env_find(began, *p, n);
-		ntr_autofree char *path = NULL;
 
 		if (!(*p)[n] || is_internal(*p, n) || (was && !strcmp(was, *p + n + 1)))
 			continue;
-		if (path_first && n == 4 && !memcmp(*p, "PATH", 4)) {
-			path = without_dir(*p + n + 1, path_first);
-			if (!path)
-				return -ENOMEM;
+		if (n == 4 && !memcmp(*p, "PATH", 4)) {
+			r = learn_path(st, *p + n + 1, was, own);
+			continue;
 		}
-		r = var_set(st, *p, n, path ? path : *p + n + 1);
+		r = var_set(st, *p, n, *p + n + 1);
 		st->dirty = true;
 	}
 	for (char *const *p = began; !r && *p; p++) {
@@ -251,7 +272,8 @@ static int learn_env(struct ntr_state *st, char *const *left, char *const *began
 	return r;
 }
 
-int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began, const char *path_first)
+int ntr_state_learn(
+        struct ntr_state *st, const json_t *left, char *const *began, const struct ntr_state_own *own)
 {
 	ntr_autofree char *cwd = NULL;
 	unsigned mask = (unsigned)ntr_json_int(left, "umask", (int64_t)st->umask) & 0777;
@@ -271,7 +293,7 @@ int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began
 	st->umask = mask;
 	r = ntr_json_get_strv(json_object_get(left, "env"), &env);
 	if (!r)
-		r = learn_env(st, env, began, path_first);
+		r = learn_env(st, env, began, own);
 	ntr_strv_free(env);
 	return r;
 }

@@ -268,6 +268,7 @@ static void end(struct ntr_init *in)
 	close(in->sig_fd);
 	ntr_init_mounts_done(in);
 	free(in->wsroot);
+	ntr_initpy_names_done(&in->py_names);
 }
 
 int main(void)

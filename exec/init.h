@@ -81,6 +81,12 @@ struct ntr_initpy {
 	bool eof;   /* it closed its end */
 };
 
+/* What the names python and python3 mean in a PATH, as it was found last (init_py_path.c). */
+struct ntr_initpy_names {
+	char *path, *proof;
+	bool lacks; /* there is python3 alone */
+};
+
 struct ntr_init {
 	int sock, sig_fd;
 	int upper_fd; /* upper, for writing mapped files back; it is not in the view */
@@ -98,6 +104,7 @@ struct ntr_init {
 	struct ntr_known *known;
 	struct ntr_proclist frozen;
 	struct ntr_initpy py[NTR_PY_MODES];
+	struct ntr_initpy_names py_names;
 	bool held;                   /* ntrd keeps the session frozen */
 	struct ntr_hostdirs *dirs;   /* private to init_mounts.c; NULL: none */
 	struct ntr_renamer *renamer; /* private to init_rename.c; NULL: renames are the kernel's alone */
@@ -137,9 +144,11 @@ int ntr_initpy_wait(struct ntr_init *in, int wait);
 /* Before the view changes: ends the interpreters that use it. */
 void ntr_initpy_release(struct ntr_init *in);
 void ntr_initpy_end(struct ntr_init *in);
-/* A virtual environment's programs come first in the PATH of a call: sets that in env (as ntr_strv_free has
- * it). */
-int ntr_initpy_path(const struct ntr_init *in, char ***env);
+/* init_py_path.c. The PATH in env (as ntr_strv_free has it) of a call: a virtual environment's programs come
+ * first, but for the request's first path_first directories; its path_last comes last, where PATH has python3
+ * and no python. */
+int ntr_initpy_path(struct ntr_init *in, const json_t *msg, char **env);
+void ntr_initpy_names_done(struct ntr_initpy_names *n);
 
 /* ---- init_wrap.c: bash for a script, and the state it leaves ---- */
 /* A descriptor (O_CLOEXEC) that holds the script and will hold the state. */

@@ -210,7 +210,7 @@ static int prepare_env(
 		cwd = in->wsroot;
 	r = env_set(&c->env, ntr_sprintf("PWD=%s", cwd));
 	if (!r)
-		r = ntr_initpy_path(in, &c->env);
+		r = ntr_initpy_path(in, msg, c->env);
 	if (!r) /* how its processes are known when they have left its tree and its terminal session */
 		r = env_set(&c->env, ntr_sprintf("NTR_CALL=%llu", (unsigned long long)c->req));
 	return r ? refuse(e, r, NULL) : 0;

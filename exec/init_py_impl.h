@@ -22,6 +22,10 @@ struct ntr_initpycall {
 int ntr_initpy_choose(struct ntr_init *in, const json_t *msg, struct ntr_initpycall *p, struct ntr_err *e);
 /* Another interpreter for a call whose own does not start; false: there is none. */
 bool ntr_initpy_fall_back(struct ntr_initpycall *p);
+/* init_py_path.c. The first program of that name in path, in fresh memory; NULL: there is none. */
+char *ntr_initpy_find(const char *name, const char *path);
+/* The programs of a virtual environment in the workspace, in fresh memory; NULL: there is none. */
+char *ntr_initpy_venv(const struct ntr_init *in);
 /* Makes z a zygote of that interpreter with those modules. */
 int ntr_initpy_ready(struct ntr_init *in, struct ntr_initpy *z, const char *python, const json_t *preload,
         struct ntr_err *e);

@@ -23,40 +23,14 @@ enum { CTL_TO = 7, TEXT_TO = 8, BOOT_TO = 9, HIGH = 20, WHY_MAX = 600 };
 
 /* ---- which */
 
-static char *in_path(const char *name, const char *path)
-{
-	for (const char *s = path; *s;) {
-		size_t n = strcspn(s, ":");
-		char *full = *s == '/' ? ntr_sprintf("%.*s/%s", (int)n, s, name) : NULL;
-
-		if (full && !access(full, X_OK))
-			return full;
-		free(full);
-		s += n + (s[n] == ':');
-	}
-	return NULL;
-}
-
-/* The programs of a virtual environment in the workspace, in fresh memory; NULL: there is none. */
-static char *venv_bin(const struct ntr_init *in)
-{
-	char *bin = ntr_sprintf("%s/.venv/bin", in->wsroot);
-	ntr_autofree char *python = bin ? ntr_sprintf("%s/python", bin) : NULL;
-
-	if (python && !access(python, X_OK))
-		return bin;
-	free(bin);
-	return NULL;
-}
-
 static char *default_python(const struct ntr_init *in, const char *path)
 {
-	ntr_autofree char *venv = venv_bin(in);
+	ntr_autofree char *venv = ntr_initpy_venv(in);
 	char *found;
 
 	if (venv)
 		return ntr_sprintf("%s/python", venv);
-	found = in_path("python3", path);
+	found = ntr_initpy_find("python3", path);
 	return found || access(MACHINE_PYTHON, X_OK) ? found : strdup(MACHINE_PYTHON);
 }
 
@@ -71,7 +45,7 @@ int ntr_initpy_choose(struct ntr_init *in, const json_t *msg, struct ntr_initpyc
 	else if (asked && strchr(asked, '/'))
 		p->python = ntr_sprintf("%s/%s", in->wsroot, asked);
 	else
-		p->python = asked ? in_path(asked, path) : default_python(in, path);
+		p->python = asked ? ntr_initpy_find(asked, path) : default_python(in, path);
 	if (p->python)
 		return 0;
 	ntr_err_set(e, -ENOENT, "start Python");
@@ -89,26 +63,6 @@ bool ntr_initpy_fall_back(struct ntr_initpycall *p)
 	free(p->python);
 	p->python = machine;
 	return true;
-}
-
-int ntr_initpy_path(const struct ntr_init *in, char ***env)
-{
-	ntr_autofree char *venv = venv_bin(in);
-
-	for (char **p = *env; venv && *p; p++) {
-		size_t n = strlen(venv);
-		const char *old = *p + 5;
-		char *new;
-
-		if (strncmp(*p, "PATH=", 5) != 0 || (!strncmp(old, venv, n) && (!old[n] || old[n] == ':')))
-			continue;
-		new = ntr_sprintf("PATH=%s:%s", venv, old);
-		if (!new)
-			return -ENOMEM;
-		free(*p);
-		*p = new;
-	}
-	return 0;
 }
 
 /* ---- starting it */

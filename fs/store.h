@@ -2,7 +2,7 @@
  *
  *     STORE/db/            RocksDB                STORE/lock     flocked by the owner, holds its pid
  *     STORE/upper/S.N/     live sessions' changes STORE/synced   highest commit known durable (text)
- *     STORE/versions/      the versions mount
+ *     STORE/versions/      the versions mount     STORE/python/  names for calls' PATHs (controller_pypath.c)
  *
  * The layout of every record is docs/store-format.md. A session's row (struct ntr_head) is the only thing
  * that is ever overwritten; commits, nodes and chunks are written once. All calls are thread safe; two

@@ -74,6 +74,8 @@ kinds() { [[ $(id -u) != 0 ]] || echo ext4; echo tmpfs; }
 			fill 40000
 			expect 125 'No space left on device' '`ntr commit -s default`' -- \
 				ntr run -c 'head -c 30M /dev/urandom > big; sha256sum big > sum; mkdir d; mv f d'
+			expect 125 '"stdout":"said\n"' 'No space left on device' -- ntr run --json -c 'echo said; head -c 1M /dev/urandom > more'
+			expect 1 "said" "No space left on device" -- ntr tool terminal '{"command": "echo said; echo x >> more"}'
 			[[ $(commits) == 2 ]]
 			expect 1 'ntr: ' 'No space left on device' '; ' -- ntr commit -m full
 			expect 1 'ntr: ' 'No space left on device' '; ' -- ntr rollback --steps 1

@@ -118,6 +118,17 @@ said() # N EXPR: of the Nth note
 	assert_output --partial "a secret in b"
 	assert_output --partial "ntr discard -s s"
 	assert_equal "$(head_of s)" "$head"
+	# what it printed is told all the same
+	run -125 --separate-stderr ntr run -s s --json -c 'echo said; echo SECRET >b; exit 3'
+	assert_equal "$(json '["stdout"]' <<<"$output")" said
+	assert_equal "$(json '["exit_code"]' <<<"$output")" 3
+	assert_equal "$(json '["commit"]' <<<"$output")" null
+	[[ $stderr == *"a secret in b"* ]]
+	run -125 --separate-stderr ntr run -s s --render -c 'echo said; exit 3'
+	assert_output $'said\n[exit code 3]'
+	run -125 --separate-stderr ntr py -s s --json -c 'print("said"); 6 * 7'
+	assert_equal "$(json '["stdout"]' <<<"$output")" $'said\n42'
+	assert_equal "$(json '["echo"]' <<<"$output")" 42
 	# it is still there, and uncommitted
 	run ntr cat -s s b
 	assert_output SECRET

@@ -323,6 +323,39 @@ def _(way, t):
         t.eq(way.terminal(f'{name} -c "{code}"').text, "/workspace/.venv 5", name)
 
 
+@line("C.58", "python where the machine has python3 alone", options={"env": {"PATH": "/usr/bin:/bin"}})
+def _(way, t):
+    o = way.terminal(f'python -c "{INTERPRETER}"')
+    t.eq((o.text, o.commit), (out(py(way, INTERPRETER)), None))
+
+
+CHOSEN = "it's mine/bin/python3"  # of an environment that is not the workspace's .venv
+
+
+@line(
+    "C.58",
+    "a chosen interpreter, by both names; nothing of it sticks",
+    ways=("mcp", "package"),
+    why_not={"cli": "it is named for a call, and that call is Python's"},
+    options={"python": CHOSEN},
+)
+def _(way, t):
+    t.eq(way.terminal(venv("mv .venv \"it's mine\"")).ok, True)
+    code = "import sys; print(sys.prefix, sys.executable)"
+    mine = out(py(way, code))
+    t.eq(mine, f"/workspace/it's mine /workspace/{CHOSEN}")
+    for name in ("python3", "python"):
+        o = way.terminal(f'{name} -c "{code}"')
+        t.eq((o.text, o.commit), (mine, None), name)
+    code = "import sys; print(sys.prefix)"
+    o = way.run_python(f"import subprocess; print(subprocess.run(['python3', '-c', {code!r}], stdout=-1).stdout)")
+    t.has(out(o), "/workspace/it's mine")
+    way.terminal("export PATH=/c58:$PATH")
+    t.eq(way.terminal(f'python -c "{code}"').text, "/workspace/it's mine")
+    kept = t.ntr("run", "-s", way.session, "-c", "echo $PATH").stdout.decode()
+    t.eq((kept.startswith("/c58:"), "python/" in kept.replace(os.environ["PATH"], "")), (True, False), kept)
+
+
 @line("C.58", "the same modules: what is installed for one is there for the other", shared=True)
 def _(way, t):
     code = (

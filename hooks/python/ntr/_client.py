@@ -178,7 +178,11 @@ class Client:
         if "ok" in reply:
             return reply
         error = reply.get("error")
-        raise from_reply(error if isinstance(error, dict) else {"what": f"request '{msg['op']}'"})
+        failed = from_reply(error if isinstance(error, dict) else {"what": f"request '{msg['op']}'"})
+        result = reply.get("result")
+        if isinstance(result, dict) and isinstance(result.get("text"), str):
+            failed.output = result["text"]
+        raise failed
 
     def _send(self, conn: Connection, msg: Mapping[str, Any], fds: Sequence[int]) -> None:
         try:

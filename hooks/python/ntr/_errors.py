@@ -8,7 +8,12 @@ from typing import Any
 
 
 class WorkspaceError(Exception):
-    """ntr could not do what the program asked; the text is ``WHAT: WHY; WHAT TO DO``."""
+    """ntr could not do what the program asked; the text is ``WHAT: WHY; WHAT TO DO``.
+
+    output: what the call had printed, as an agent reads it, where it ended and only its commit failed.
+    """
+
+    output: str | None = None
 
     def __init__(self, what: str, why: str = "", todo: str = "", *, kind: str = "failed", errno: int = 0) -> None:
         text = what + (f": {why}" if why else "") + (f"; {todo}" if todo else "")

@@ -27,7 +27,10 @@ def caller_environment() -> list[Any]:
 
 
 class NtrExecutor:
-    """Runs a session's code where its daemon runs. path_first: gives a directory for PATH, or None."""
+    """Runs a session's code where its daemon runs.
+
+    path_first gives a directory for PATH, or None; python is the interpreter that the shell's `python3` is, too.
+    """
 
     def __init__(
         self,
@@ -35,10 +38,12 @@ class NtrExecutor:
         session: str,
         *,
         path_first: Callable[[], str | None] = lambda: None,
+        python: str | None = None,
     ) -> None:
         self.provider = provider
         self.session = session
         self.path_first = path_first
+        self.python = python
 
     def _call(self, spec: Script | PythonCode) -> dict[str, Any]:
         m: dict[str, Any] = {
@@ -58,6 +63,8 @@ class NtrExecutor:
         folder = self.path_first()
         if folder is not None:
             m["path_first"] = to_wire(folder)
+        if self.python is not None:
+            m["python"] = self.python
         return m
 
     def terminal(self, script: Script) -> TerminalResult:

@@ -111,7 +111,7 @@ class Workspace:
             raise NotSupportedError(
                 "run code in a provider that is not ntr's", "ntr's executor cannot", "give executor_factory", kind="usage"
             )
-        return NtrExecutor(self._provider, self.session, path_first=self._commands.path)
+        return NtrExecutor(self._provider, self.session, path_first=self._commands.path, python=self._python.python)
 
     # ---- about it
 
