@@ -10,7 +10,8 @@
  * own.
  *
  * --follow: the other side's log: where it gave EXDEV, as documented, for a copy_file_range or for a rename
- * (root's, of what lies deep) it is not done here either.
+ * (root's, of what lies deep; an ordinary user's, of a directory, with --killable) it is not done here
+ * either.
  * --no-now: files that were cut short bear a time of the test, which differs; it counts as equal to another
  * such.
  * --killable: errors that a filesystem gives whose server is dead (and ENOSYS, a dead supervisor's) end the

@@ -141,15 +141,31 @@ static void moved(struct run *r, const char *a, const char *b, unsigned flags)
 }
 
 /* What overlayfs may refuse to move (see --follow), as root: anything whose path in the commit is longer than
- * overlayfs notes. That path may be another than the present one, so a directory's is not known here. */
+ * overlayfs notes. That path may be another than the present one, so a directory's is not known here. As an
+ * ordinary user: a directory, whose mover is killed with the rest. */
 static bool may_not_move(struct run *r, const char *path)
 {
 	char at[PATH_ROOM], here[PATH_ROOM];
 
 	if (geteuid())
-		return false;
+		return r->killable && is_dir(r, path);
 	return is_dir(r, path) ||
 	       (realpath(path, at) && realpath(".", here) && strlen(at) - strlen(here) > 100);
+}
+
+/* An ordinary user's move of a committed directory is a copy: what was open there for reading stays what it
+ * was. */
+static void left_behind(struct run *r)
+{
+	if (r->dir_slot >= 0)
+		close(r->dir_slot);
+	r->dir_slot = -1;
+	for (int i = 0; i < SLOTS; i++) {
+		if (r->slot[i] < 0 || r->slot_write[i])
+			continue;
+		close(r->slot[i]);
+		r->slot[i] = -1;
+	}
 }
 
 static void rename_op(struct run *r, const char *a, const char *b)
@@ -172,11 +188,8 @@ static void rename_op(struct run *r, const char *a, const char *b)
 	note_errno(r, k);
 	if (!k && strcmp(a, b))
 		moved(r, a, b, how);
-	if (!k && geteuid() &&
-	        r->dir_slot >= 0) { /* an ordinary user's move of a committed directory is a copy */
-		close(r->dir_slot);
-		r->dir_slot = -1;
-	}
+	if (!k && geteuid())
+		left_behind(r);
 }
 
 void op_rename(struct run *r)
