@@ -62,6 +62,7 @@ elif how == "exchange":
     for a in aside:
         os.rename(a, new)
 """
+FAILED_LAST = re.compile(rb"^\d+ rename\w* .* E[A-Z]+\n\Z", re.M)
 RENAME = re.compile(rb"^\d+ rename\w* '([^']*)' '([^']*)' (\d)", re.M)
 
 
@@ -213,6 +214,11 @@ class Sequence:
             ntr("stop", "-s", self.session)
         live_tree = self.hash_live()
         live = Log(self.log_path("live"))
+        if os.geteuid() and live.finished != 1:
+            # The helper that answers an ordinary user's renames dies in its turn: what the last one says is no result.
+            last_one = FAILED_LAST.search(live.text)
+            if last_one:
+                live.text, live.steps = live.text[:last_one.start()], live.steps - 1
         steps = live.steps
         tries = [("--steps", str(steps))] if live.finished != 1 else [()]
         if live.finished != 1:
@@ -264,12 +270,17 @@ class Sequence:
         between shows; both sides then get the same."""
         if self.hash_live("--no-times") != self.hash_plain("--no-times"):
             return False
+        name = self.fresh_name()
+        ntr("fork", self.session, name)
         for doing in (["touch", "-d", "@1600000000"], ["chmod", "ug-s"]):
             words = ["find", ".", "-type", "f", "!", "-name", "h*", "!", "-name", "q*", "-exec", *doing, "{}", "+"]
-            ntr("run", "-s", self.session, "--", *words, check=False)
+            ntr("run", "-s", name, "--", *words, check=False)
             subprocess.run(words, cwd=self.plain, check=False)
+        if self.hash_live(session=name) != self.hash_plain():
+            return False # the session is as it was; the plain side is made anew
+        self.session = name
         self.count["times"] += 1
-        return self.hash_live() == self.hash_plain()
+        return True
 
     def readable(self):
         fix = ["find", ".", "-type", "d", "!", "-perm", "-700", "-exec", "chmod", "u+rwx", "{}", ";"]

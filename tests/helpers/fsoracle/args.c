@@ -54,14 +54,23 @@ void twist(struct run *r, char *path)
 	}
 }
 
+/* A hard link; where runs are killed (--no-now), what `pair` made may have stayed one. */
+static bool is_link(const struct run *r, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	char first = slash ? slash[1] : path[0];
+
+	return first == 'h' || (r->any_now && first == 'q');
+}
+
 void old_file(struct run *r, char *ret)
 {
 	if (r->files.n && chance(r, 85))
 		snprintf(ret, PATH_ROOM, "%s", r->files.v[below(r, r->files.n)]);
 	else
 		NEW(r, file_names, ret);
-	/* a hard link is left as it is; the base names of the others are not h* */
-	if (strrchr(ret, '/') ? strrchr(ret, '/')[1] == 'h' : ret[0] == 'h')
+	/* it is left as it is; the names of others begin with neither */
+	if (is_link(r, ret))
 		NEW(r, file_names, ret);
 	if (chance(r, 2))
 		twist(r, ret);
