@@ -102,6 +102,8 @@ class Sequence:
         self.plain, self.before = os.path.join(self.top, "plain"), os.path.join(self.top, "before")
         os.mkdir(self.plain)
         self.now = ["--no-now"] if args.kills else []
+        # Where a run was cut shows also in what an ordinary user has no permission for.
+        self.looking = [*self.now, "--unlock"] if args.kills and os.geteuid() else self.now
         self.names, self.session, self.op = 0, f"oracle{seed}", 0
         self.kept = []  # (commit or session, hash of its tree)
         self.saved = []  # (commit, copy of the tree)
@@ -127,11 +129,11 @@ class Sequence:
         return Log(self.log_path("plain"))
 
     def hash_plain(self, *options, where=None):
-        return subprocess.run([self.args.fsoracle, "hash", *self.now, *options], cwd=where or self.plain, check=True,
+        return subprocess.run([self.args.fsoracle, "hash", *self.looking, *options], cwd=where or self.plain, check=True,
                               stdout=subprocess.PIPE).stdout
 
     def hash_live(self, *options, session=None):
-        return ntr("run", "-s", session or self.session, "--", self.args.fsoracle, "hash", *self.now, *options).stdout
+        return ntr("run", "-s", session or self.session, "--", self.args.fsoracle, "hash", *self.looking, *options).stdout
 
     def head(self):
         return json.loads(ntr("log", "-s", self.session, "-n", "1", "--json").stdout)["commit"]

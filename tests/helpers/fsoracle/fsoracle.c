@@ -1,8 +1,8 @@
 /* fsoracle: random file operations in the working directory, for comparing filesystems.
  *
  *   fsoracle run SEED FROM TO LOG [--no-now] [--follow LOG] [--killable] [--steps N [--partial BYTES]]
- *   fsoracle hash [--list] [--links] [--no-now | --no-times]     a hash of the tree; what went into it
- *                                                           (no-times: without times and set-id bits)
+ *   fsoracle hash [--list] [--links] [--unlock] [--no-now | --no-times]  a hash of the tree; what went into
+ * it (no-times: without times and set-id bits)
  *
  * What operation N does depends on the seed, N and the tree that the run finds at its beginning, on nothing
  * else: so [FROM, TO) may be one run or spread over many, and two filesystems that behave the same give the
@@ -468,6 +468,8 @@ static void put_mtime(struct hasher *o, const struct stat *st)
 		put(o, " m%lld.%09ld", (long long)st->st_mtime, st->st_mtim.tv_nsec);
 }
 
+static mode_t mode_of(const char *path, const struct stat *st);
+
 static void put_path(struct hasher *o, const char *path, size_t i)
 {
 	char target[4096];
@@ -479,6 +481,7 @@ static void put_path(struct hasher *o, const char *path, size_t i)
 		put(o, " %s\n", strerrorname_np(errno));
 		return;
 	}
+	st.st_mode = mode_of(path, &st);
 	if (o->o.no_times && S_ISREG(st.st_mode))
 		st.st_mode &= ~(mode_t)(S_ISUID | S_ISGID);
 	put(o, " %o %u:%u", st.st_mode, st.st_uid, st.st_gid);
@@ -500,16 +503,81 @@ static void put_path(struct hasher *o, const char *path, size_t i)
 	put(o, "\n");
 }
 
+/* What its owner has no permission for would be left out: it gets one until unlocked_done. */
+static struct unlocked {
+	char *path;
+	mode_t mode;
+} * unlocked;
+static size_t unlocked_n;
+
+static bool unlock(const char *path)
+{
+	struct stat st;
+	mode_t need;
+
+	if (lstat(path, &st) || st.st_uid != geteuid())
+		return false;
+	need = S_ISDIR(st.st_mode) ? S_IRWXU : S_ISREG(st.st_mode) ? S_IRUSR : 0;
+	if ((st.st_mode & need) == need || chmod(path, (st.st_mode | need) & 07777))
+		return false;
+	unlocked = reallocarray(unlocked, unlocked_n + 1, sizeof *unlocked);
+	if (!unlocked || !(unlocked[unlocked_n].path = strdup(path)))
+		die("memory");
+	unlocked[unlocked_n++].mode = st.st_mode;
+	return true;
+}
+
+static void unlocked_done(void)
+{
+	while (unlocked_n) {
+		struct unlocked *u = &unlocked[--unlocked_n];
+
+		if (chmod(u->path, u->mode & 07777))
+			die(u->path);
+		free(u->path);
+	}
+}
+
+static void walk_unlocked(struct paths *dirs, struct paths *files)
+{
+	bool again = true;
+
+	unlock(".");
+	while (again) {
+		again = false;
+		paths_free(dirs);
+		paths_free(files);
+		*dirs = *files = (struct paths){0};
+		walk(dirs, files);
+		for (size_t i = 0; i < dirs->n; i++)
+			again |= unlock(dirs->v[i]);
+	}
+	for (size_t i = 0; i < files->n; i++)
+		unlock(files->v[i]);
+}
+
+static mode_t mode_of(const char *path, const struct stat *st)
+{
+	for (size_t i = 0; i < unlocked_n; i++)
+		if (!strcmp(unlocked[i].path, path))
+			return unlocked[i].mode;
+	return st->st_mode;
+}
+
 uint64_t tree_hash(struct hash_options options)
 {
 	struct hasher o = {.o = options};
 	struct paths dirs = {0}, files = {0};
 
-	walk(&dirs, &files);
+	if (options.unlock)
+		walk_unlocked(&dirs, &files);
+	else
+		walk(&dirs, &files);
 	for (size_t i = 0; i < files.n; i++)
 		put_path(&o, files.v[i], i);
 	for (size_t i = 0; i < dirs.n; i++)
 		put_path(&o, dirs.v[i], i);
+	unlocked_done();
 	paths_free(&dirs);
 	paths_free(&files);
 	return o.h;
@@ -569,6 +637,7 @@ static int hash_main(int argc, char **argv)
 			o.out = stdout;
 		o.links |= !strcmp(argv[i], "--links");
 		o.no_now |= !strcmp(argv[i], "--no-now");
+		o.unlock |= !strcmp(argv[i], "--unlock");
 		o.no_times |= !strcmp(argv[i], "--no-times");
 	}
 	printf("%016llx\n", (unsigned long long)tree_hash(o));

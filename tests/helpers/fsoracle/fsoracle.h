@@ -78,9 +78,10 @@ void slots_close(struct run *r);
 
 /* Hash of everything that must agree; out (a FILE, NULL: none) gets a line a path. links: link counts and
  * groups too; no_now: modification times of the time of the test itself are all the same, no_times: all are,
- * and the set-id bits of files. */
+ * and the set-id bits of files; unlock: also what the owner has no permission for, which he lends himself
+ * meanwhile. */
 struct hash_options {
-	bool links, no_now, no_times;
+	bool links, no_now, no_times, unlock;
 	void *out;
 };
 uint64_t tree_hash(struct hash_options o);
