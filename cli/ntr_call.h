@@ -19,7 +19,7 @@ int ntr_call_members(struct ntr_cmd *cmd, json_t *req);
 int ntr_call_run(struct ntr_cmd *cmd, json_t *req, int *last, json_t **ret, struct ntr_err *e);
 /* Whether the call's output comes with the reply instead of going to this process's own: --json, --render. */
 bool ntr_call_captures(const struct ntr_cmd *cmd);
-/* The member text, as a line. */
+/* The member text, as a line; nothing where there is none. */
 void ntr_call_print_text(const json_t *reply);
 /* The exit status of a call, after notes on stderr about it. */
 int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply);

@@ -248,6 +248,8 @@ void ntr_call_print_text(const json_t *reply)
 {
 	const json_t *text = json_object_get(reply, "text");
 
+	if (!text)
+		return;
 	fwrite(json_string_value(text), 1, json_string_length(text), stdout);
 	putchar('\n');
 }

@@ -102,10 +102,12 @@ int ntrd_call_reply(struct ntrd_req *rq, const struct ntr_call_spec *spec, const
 int ntrd_call_failed(struct ntrd_req *rq, const struct ntr_call_spec *spec, const struct ntr_call_result *res,
         bool render, int r)
 {
+	bool said = res->out.len || res->err.len || res->exit_code;
+
 	if (!res->ended || !spec->capture)
 		return r;
 	if (!ntrd_call_reply(rq, spec, res) && (!res->py || !ntrd_reply_row(rq, json_incref(res->py))) &&
-	        (!render || !ntrd_call_render(rq, spec, res, rq->reply)))
+	        (!render || !said || !ntrd_call_render(rq, spec, res, rq->reply)))
 		rq->has_result = true;
 	return r;
 }

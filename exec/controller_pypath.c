@@ -58,12 +58,16 @@ static int write_script(const char *dir, const char *name, const char *python)
 static int make(const struct ntr_ctl *c, const char *dir, const char *python)
 {
 	static const char *const names[] = {"python", "python3"};
-	ntr_autofree char *tmp = ntr_sprintf("%s/new.XXXXXX", c->python_dir);
-	int r = 0;
+	ntr_autofree char *tmp = NULL;
+	uint64_t rnd = 0;
+	int r = ntr_random(&rnd, sizeof rnd);
 
+	if (r)
+		return r;
+	tmp = ntr_sprintf("%s/new.%016llx", c->python_dir, (unsigned long long)rnd);
 	if (!tmp)
 		return -ENOMEM;
-	if ((mkdir(c->python_dir, FOLDER_MODE) && errno != EEXIST) || !mkdtemp(tmp))
+	if ((mkdir(c->python_dir, FOLDER_MODE) && errno != EEXIST) || mkdir(tmp, 0700))
 		return -errno;
 	for (size_t i = 0; !r && i < NTR_COUNT(names); i++)
 		if (strcmp(python, names[i]) != 0) /* it would start itself */

@@ -6,7 +6,7 @@ teardown() { ntr_teardown; }
 
 @test "an unknown session" {
 	ntr new other
-	for c in log status discard 'commit -m x' 'rollback --steps 1' ls 'cat x' 'get x' 'export --tar x' 'put /etc/passwd x' ps stop; do
+	for c in log status discard 'commit -m x' 'rollback --steps 1' ls 'cat x' 'get x' 'export --tar x' ps stop; do
 		# shellcheck disable=SC2086
 		run -1 ntr $c -s nobody
 		assert_message "session 'nobody'" 'there is no session of that name' '`ntr sessions` lists them'

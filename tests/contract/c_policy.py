@@ -353,7 +353,8 @@ def _(way, t):
     way.terminal("export PATH=/c58:$PATH")
     t.eq(way.terminal(f'python -c "{code}"').text, "/workspace/it's mine")
     kept = t.ntr("run", "-s", way.session, "-c", "echo $PATH").stdout.decode()
-    t.eq((kept.startswith("/c58:"), "python/" in kept.replace(os.environ["PATH"], "")), (True, False), kept)
+    *sticks, last = kept.strip().split(":")  # the last may be the folder of this call, where there is a python3 alone
+    t.eq((sticks[0], [p for p in sticks if p.startswith(f"{way.store}/python")]), ("/c58", []), kept)
 
 
 @line("C.58", "the same modules: what is installed for one is there for the other", shared=True)

@@ -216,11 +216,6 @@ class Sequence:
             ntr("stop", "-s", self.session)
         live_tree = self.hash_live()
         live = Log(self.log_path("live"))
-        if os.geteuid() and live.finished != 1:
-            # The helper that answers an ordinary user's renames dies in its turn: what the last one says is no result.
-            last_one = FAILED_LAST.search(live.text)
-            if last_one:
-                live.text, live.steps = live.text[:last_one.start()], live.steps - 1
         steps = live.steps
         tries = [("--steps", str(steps))] if live.finished != 1 else [()]
         if live.finished != 1:
@@ -231,7 +226,7 @@ class Sequence:
             if i:
                 self.copy(self.before, self.plain)
             plain = self.run_plain(first, last, "--killable", *more)
-            if not plain.text.startswith(live.text):
+            if not plain.text.startswith(live.text) and not self.same_but_last(live, plain):
                 self.differ("results differ", live.text, plain.text[:len(live.text)])
             if self.hash_plain() == live_tree or (not i and self.only_times()):
                 self.count["partial"] += i > 1
@@ -242,6 +237,12 @@ class Sequence:
                 return
         self.differ(f"after a kill of {what} at step {steps} (end {live.finished}): {live.text[-200:]!r}",
                     self.hash_live("--list"), wanted)
+
+    @staticmethod
+    def same_but_last(live, plain):
+        """The helper that answers an ordinary user's renames dies in its turn: what the last one says is no result."""
+        last_one = FAILED_LAST.search(live.text) if os.geteuid() and live.finished != 1 else None
+        return last_one is not None and plain.text.startswith(live.text[:last_one.start()])
 
     def mend_move(self, first, last, live, after):
         """An ordinary user's rename of a committed directory is several steps."""
