@@ -30,8 +30,20 @@ static void *sweeper(void *arg)
 		ntr_upper_stock(c->store);
 		pthread_mutex_lock(&c->m);
 	}
+	c->swept = true;
+	pthread_cond_broadcast(&c->sweep_cond);
 	pthread_mutex_unlock(&c->m);
 	return NULL;
+}
+
+static void sweep_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t a;
+
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &a);
+	pthread_condattr_destroy(&a);
 }
 
 void ntr_ctl_sweep(struct ntr_ctl *c)
@@ -579,7 +591,7 @@ int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_
 	if (!c->o.fold_price)
 		c->o.fold_price = 8192;
 	pthread_mutex_init(&c->m, NULL);
-	pthread_cond_init(&c->sweep_cond, NULL);
+	sweep_cond_init(&c->sweep_cond);
 	c->started_ns = ntr_mono_ns();
 	r = ntr_store_open(store, &so, &c->store, e);
 	if (!r) {
@@ -627,16 +639,16 @@ static void end_sweeper(struct ntr_ctl *c)
 {
 	struct timespec until;
 
-	pthread_mutex_lock(&c->m);
-	c->stopping = true;
-	pthread_cond_signal(&c->sweep_cond);
-	pthread_mutex_unlock(&c->m);
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += SWEEP_GRACE_S;
-	if (pthread_clockjoin_np(c->sweeper, NULL, CLOCK_MONOTONIC, &until)) {
-		c->sweep_end = true;
-		pthread_join(c->sweeper, NULL);
-	}
+	pthread_mutex_lock(&c->m);
+	c->stopping = true;
+	pthread_cond_broadcast(&c->sweep_cond);
+	while (!c->swept && pthread_cond_timedwait(&c->sweep_cond, &c->m, &until) != ETIMEDOUT)
+		;
+	c->sweep_end = !c->swept;
+	pthread_mutex_unlock(&c->m);
+	pthread_join(c->sweeper, NULL);
 }
 
 void ntr_ctl_close(struct ntr_ctl *c)

@@ -82,9 +82,9 @@ struct ntr_ctl {
 	unsigned running;          /* calls under way */
 	struct ntr_served *served; /* commits mounted for ordinary users */
 	pthread_t sweeper;
-	bool sweeper_on, stopping, sweep;
-	_Atomic bool sweep_end; /* what is trash yet is left to the next daemon */
-	bool trim;              /* a large commit has passed: give its memory back at the next tick */
+	bool sweeper_on, stopping, sweep, swept; /* swept: the sweeper has ended */
+	_Atomic bool sweep_end;                  /* what is trash yet is left to the next daemon */
+	bool trim; /* a large commit has passed: give its memory back at the next tick */
 	pthread_cond_t sweep_cond;
 	uint64_t started_ns;
 	struct ntr_hist ops[NTR_OP_COUNT];

@@ -202,7 +202,7 @@ def _(way, t):
 
 VERBS = (
     "run -- true", "run -c true", "py -c 1", "tool terminal {}", "tool", "mcp", "log", "show HEAD", "diff", "status", "commit -m x",
-    "discard", "rollback --steps 1", "ls", "cat f", "get f -", "put /etc/hosts f", "export --tar -", "cache ls",
+    "discard", "rollback --steps 1", "ls", "cat f", "get f -", "put /etc/passwd f", "export --tar -", "cache ls",
     "cache get k", "cache set k v", "cache rm k", "ps", "stop",
 )  # fmt: skip
 

@@ -36,7 +36,8 @@ class Hooks:
         be run.
         """
         new = os.path.join(self.folder, f"{event}.new")
-        subprocess.run(["install", "-m", f"{mode:o}", "/dev/stdin", new], input=f"#!/bin/bash\n{script}\n".encode(), check=True)
+        write = ["sh", "-c", 'cat >"$0" && chmod "$1" "$0"', new, f"{mode:o}"]
+        subprocess.run(write, input=f"#!/bin/bash\n{script}\n".encode(), check=True)
         os.rename(new, os.path.join(self.folder, event))
 
     def note(self, *events: str) -> None:
