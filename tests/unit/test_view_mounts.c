@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/statvfs.h>
 
 static json_t *layer_op(struct th *t, const char *op)
 {
@@ -92,8 +93,11 @@ static void closed_root_user(void **state)
 {
 	ntr_auto(th_close) struct th t;
 	ntr_auto(th_result_done) struct th_result r = {0};
+	struct statvfs fs;
 
 	(void)state;
+	if (!statvfs("/", &fs) && fs.f_flag & ST_RDONLY)
+		skip(); /* within a session of ntr's: there it is closed by that, not by its mode */
 	th_open(&t, true);
 	th_script(&t, "echo > /ntr-x; mkdir /ntr-y; ls -d /ntr-*; cat hello", &r);
 	assert_string_equal(r.out, "hello\n");
