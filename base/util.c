@@ -232,3 +232,13 @@ char *ntr_sprintf(const char *fmt, ...)
 	va_end(ap);
 	return n < 0 ? NULL : s;
 }
+
+void ntr_cond_init(pthread_cond_t *cond)
+{
+	pthread_condattr_t a;
+
+	pthread_condattr_init(&a);
+	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &a);
+	pthread_condattr_destroy(&a);
+}

@@ -4,6 +4,7 @@
 #define NTR_BASE_UTIL_H
 
 #include <endian.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -140,6 +141,9 @@ int ntr_rm_rf_until(int dirfd, const char *name, const _Atomic bool *stop);
 
 /* n random bytes from the kernel (getrandom). 0 or negative errno. */
 int ntr_random(void *buf, size_t n);
+
+/* A condition variable whose timed waits go by CLOCK_MONOTONIC. */
+void ntr_cond_init(pthread_cond_t *cond);
 
 /* A format's result in fresh memory, or NULL. */
 char *ntr_sprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

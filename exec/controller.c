@@ -36,16 +36,6 @@ static void *sweeper(void *arg)
 	return NULL;
 }
 
-static void sweep_cond_init(pthread_cond_t *cond)
-{
-	pthread_condattr_t a;
-
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &a);
-	pthread_condattr_destroy(&a);
-}
-
 void ntr_ctl_sweep(struct ntr_ctl *c)
 {
 	pthread_mutex_lock(&c->m);
@@ -591,7 +581,7 @@ int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_
 	if (!c->o.fold_price)
 		c->o.fold_price = 8192;
 	pthread_mutex_init(&c->m, NULL);
-	sweep_cond_init(&c->sweep_cond);
+	ntr_cond_init(&c->sweep_cond);
 	c->started_ns = ntr_mono_ns();
 	r = ntr_store_open(store, &so, &c->store, e);
 	if (!r) {

@@ -103,26 +103,18 @@ int ntr_file_locate(const char *path, const char *cwd, const char *wsroot, char 
 static int read_fd(int fd, size_t max, struct ntr_buf *b, uint64_t *ret_size)
 {
 	struct stat st;
+	int r;
 
 	if (fstat(fd, &st))
 		return -errno;
 	*ret_size = (uint64_t)st.st_size;
 	if (!S_ISREG(st.st_mode))
 		return S_ISDIR(st.st_mode) ? -EISDIR : -EOPNOTSUPP;
-	while (*ret_size <= max) {
-		ssize_t n;
-
-		if (ntr_buf_reserve(b, 65536))
-			return -ENOMEM;
-		n = read(fd, b->data + b->len, 65536);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : 0;
-		b->len += (size_t)n;
-		*ret_size = NTR_MAX(*ret_size, (uint64_t)b->len);
-	}
-	return 0;
+	if (*ret_size > max)
+		return 0;
+	r = ntr_buf_read(b, fd, max);
+	*ret_size = NTR_MAX(*ret_size, (uint64_t)b->len);
+	return r == -EFBIG ? 0 : r; /* the size tells */
 }
 
 static int read_tree(

@@ -56,7 +56,6 @@ static int spawn_child(const char *path, int sock, pid_t *ret_pid)
 int ntr_initlink_spawn(const char *path, struct ntr_initlink **ret, struct ntr_err *e)
 {
 	struct ntr_initlink *l = calloc(1, sizeof *l);
-	pthread_condattr_t ca;
 	int sv[2], r;
 
 	if (!l)
@@ -79,10 +78,7 @@ int ntr_initlink_spawn(const char *path, struct ntr_initlink **ret, struct ntr_e
 	l->sock = sv[0];
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_mutex_init(&l->send_lock, NULL);
-	pthread_condattr_init(&ca);
-	pthread_condattr_setclock(&ca, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->cond, &ca);
-	pthread_condattr_destroy(&ca);
+	ntr_cond_init(&l->cond);
 	*ret = l;
 	return 0;
 }

@@ -93,15 +93,11 @@ static void *job_main(void *arg)
 static struct job *job_new(struct ntr_kv *kv)
 {
 	struct job *j = calloc(1, sizeof *j);
-	pthread_condattr_t a;
 
 	if (!j)
 		return NULL;
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_mutex_init(&j->m, NULL);
-	pthread_cond_init(&j->cond, &a);
-	pthread_condattr_destroy(&a);
+	ntr_cond_init(&j->cond);
 	j->db = kv->db;
 	return j;
 }

@@ -444,15 +444,10 @@ static int open_best(struct ntr_versions *v, struct ntr_err *e)
 
 static void init_sync(struct ntr_versions *v)
 {
-	pthread_condattr_t a;
-
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_mutex_init(&v->lock, NULL);
-	pthread_cond_init(&v->cond, &a);
+	ntr_cond_init(&v->cond);
 	pthread_mutex_init(&v->loop.lock, NULL);
 	pthread_cond_init(&v->loop.cond, NULL);
-	pthread_condattr_destroy(&a);
 }
 
 static void driver_free(struct ntr_versions *v)

@@ -305,13 +305,9 @@ static void *watchdog(void *arg)
 int ntr_vwatch_start(struct ntr_versions *v)
 {
 	struct ntr_vwatch *w = &v->watch;
-	pthread_condattr_t a;
 
-	pthread_condattr_init(&a);
-	pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->cond, &a);
-	pthread_condattr_destroy(&a);
+	ntr_cond_init(&w->cond);
 	w->running = pthread_create(&w->thread, NULL, watchdog, v) == 0;
 	return w->running ? 0 : -EAGAIN;
 }
