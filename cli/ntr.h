@@ -137,11 +137,13 @@ int ntr_conn_fd(const struct ntr_conn *c);
 /* For who waits on that descriptor himself: tells, once, that the daemon is stopped, if it is. */
 void ntr_conn_notice(struct ntr_conn *c);
 
-/* patience.c: is the peer of a connection stopped (SIGSTOP)? */
-bool ntr_daemon_stopped(int sock, pid_t *ret_pid);
-void ntr_daemon_notice(int sock, const char *what, bool *said);
+/* patience.c: the state of a connection's peer as ps has it: 'T' stopped (SIGSTOP), 'Z' killed, but a thread
+ * of it is in the kernel yet, '?' not known. */
+char ntr_daemon_state(int sock, pid_t *ret_pid);
+/* Tells, once (said), that the daemon is stopped; sets free one that was killed and cannot end. */
+void ntr_daemon_notice(int sock, const char *store, const char *what, bool *said);
 /* Waits until there is something to read. -ETIMEDOUT after limit_s (0: never). */
-int ntr_daemon_wait(int sock, const char *what, unsigned limit_s, bool *said);
+int ntr_daemon_wait(int sock, const char *store, const char *what, unsigned limit_s, bool *said);
 /* What a call gave before what it came to failed (its commit): came with the last error. NULL: nothing. */
 const json_t *ntr_conn_result(const struct ntr_conn *c);
 /* Whether the last error reply was of kind "usage". */

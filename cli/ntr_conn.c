@@ -29,11 +29,17 @@ static int conn_lost(struct ntr_conn *c, int code, struct ntr_err *e)
 	ntr_err_set(e, code, "%s", c->what);
 	if (code == -ETIMEDOUT) {
 		pid_t pid;
-		bool stopped = ntr_daemon_stopped(c->sock, &pid);
+		char state = ntr_daemon_state(c->sock, &pid);
 
-		ntr_err_why(
-		        e, "the daemon (pid %d) %s", (int)pid, stopped ? "is stopped" : "does not answer");
-		if (stopped)
+		ntr_err_why(e, "the daemon (pid %d) %s", (int)pid,
+		        state == 'T'   ? "is stopped"
+		        : state == 'Z' ? "was killed, but waits in the kernel for a mount of its own"
+		                       : "does not answer");
+		if (state == 'Z')
+			ntr_err_todo(e, "as root `umount -f` what `findmnt -t fuse.ntr` lists; nothing that "
+			                "was written is "
+			                "lost");
+		else if (state == 'T')
 			ntr_err_todo(e,
 			        "let it go on with `kill -CONT %d`, or end it with `kill -KILL %d`: nothing "
 			        "that was written is lost",
@@ -128,7 +134,7 @@ int ntr_conn_recv(struct ntr_conn *c, json_t **ret, bool *ret_final, struct ntr_
 	ntr_wire_close_fds(c->fds, c->nfds);
 	c->nfds = 0;
 	*ret = NULL;
-	r = ntr_daemon_wait(c->sock, c->what, c->limit_s, &c->said);
+	r = ntr_daemon_wait(c->sock, c->store, c->what, c->limit_s, &c->said);
 	if (!r)
 		r = ntr_wire_recv(c->sock, ret, c->fds, &c->nfds);
 	if (r)
@@ -157,7 +163,7 @@ int ntr_conn_take_fd(struct ntr_conn *c)
 
 void ntr_conn_notice(struct ntr_conn *c)
 {
-	ntr_daemon_notice(c->sock, c->what, &c->said);
+	ntr_daemon_notice(c->sock, c->store, c->what, &c->said);
 }
 
 int ntr_conn_fd(const struct ntr_conn *c)

@@ -1,7 +1,10 @@
-/* Waiting for a daemon that does not answer because it is stopped (SIGSTOP, a debugger): after some seconds
- * the person is told, with what helps; and a signal to the client then ends the client. */
+/* Waiting for a daemon that does not answer. It is stopped (SIGSTOP, a debugger): after some seconds the
+ * person is told, with what helps; and a signal to the client then ends the client. Or it was killed while a
+ * thread of it was asking the daemon's own mount: the kernel lets that thread wait for an answer that nobody
+ * can give, and holds the daemon's sockets and locks until then. The mount's end sets it free. */
 #include "ntr.h"
 
+#include "../base/fusemount.h"
 #include "../base/util.h"
 
 #include <errno.h>
@@ -9,7 +12,8 @@
 #include <poll.h>
 #include <stdio.h>
 
-enum { LOOK_MS = 3000 };
+/* KERNEL_S: within it kernels that limit FUSE requests (Linux 6.15) let a killed daemon go, asked or not. */
+enum { SOON_MS = 300, LOOK_MS = 3000, KERNEL_S = 60 };
 
 static pid_t daemon_of(int sock)
 {
@@ -19,7 +23,7 @@ static pid_t daemon_of(int sock)
 	return ntr_wire_peer(sock, &pid, &uid) ? 0 : pid;
 }
 
-bool ntr_daemon_stopped(int sock, pid_t *ret_pid)
+char ntr_daemon_state(int sock, pid_t *ret_pid)
 {
 	ntr_autofree char *path = NULL, *text = NULL;
 	const char *name_end;
@@ -27,39 +31,77 @@ bool ntr_daemon_stopped(int sock, pid_t *ret_pid)
 	*ret_pid = daemon_of(sock);
 	path = *ret_pid > 0 ? ntr_sprintf("/proc/%d/stat", (int)*ret_pid) : NULL;
 	if (!path || ntr_read_file(AT_FDCWD, path, 4096, &text, NULL))
-		return false;
+		return '?';
 	name_end = strrchr(text, ')');
-	return name_end && (name_end[2] == 'T' || name_end[2] == 't');
+	return !name_end || !name_end[1] ? '?' : name_end[2] == 't' ? 'T' : name_end[2];
 }
 
-void ntr_daemon_notice(int sock, const char *what, bool *said)
+/* False: this user cannot. */
+static bool end_mounts(const char *store)
+{
+	static const char *const names[] = {"versions", "plain"};
+	ntr_autofree char *real = realpath(store, NULL);
+	bool done = true;
+
+	for (size_t i = 0; real && i < NTR_COUNT(names); i++) {
+		ntr_autofree char *path = ntr_sprintf("%s/%s", real, names[i]);
+		dev_t dev;
+
+		if (path && !ntr_fuse_dev(path, &dev))
+			done &= !ntr_fuse_abort(dev);
+	}
+	return done;
+}
+
+/* Sets free a daemon that was killed and cannot end. False: it is none, or this user cannot. */
+static bool help_end(int sock, const char *store)
 {
 	pid_t pid;
 
-	if (*said || !ntr_daemon_stopped(sock, &pid))
-		return;
-	*said = true;
-	fprintf(stderr,
-	        "ntr: %s: waiting: the daemon (pid %d) is stopped; `kill -CONT %d` lets it go on, "
-	        "`kill -KILL %d` ends it (nothing that was written is lost)\n",
-	        what, (int)pid, (int)pid, (int)pid);
+	return ntr_daemon_state(sock, &pid) == 'Z' && (ntr_fuse_abort_of(pid) || end_mounts(store));
 }
 
-int ntr_daemon_wait(int sock, const char *what, unsigned limit_s, bool *said)
+void ntr_daemon_notice(int sock, const char *store, const char *what, bool *said)
 {
-	uint64_t until = ntr_mono_ns() + limit_s * 1000000000ull;
-	struct pollfd p = {.fd = sock, .events = POLLIN};
+	pid_t pid;
+	char state = ntr_daemon_state(sock, &pid);
 
-	for (;;) {
-		int n = poll(&p, 1, LOOK_MS);
+	if (*said || (state != 'T' && (state != 'Z' || help_end(sock, store))))
+		return;
+	*said = true;
+	if (state == 'T')
+		fprintf(stderr,
+		        "ntr: %s: waiting: the daemon (pid %d) is stopped; `kill -CONT %d` lets it go on, "
+		        "`kill -KILL %d` ends it (nothing that was written is lost)\n",
+		        what, (int)pid, (int)pid, (int)pid);
+	else
+		fprintf(stderr,
+		        "ntr: %s: waiting: the daemon (pid %d) was killed, but waits in the kernel for a "
+		        "mount of "
+		        "its own; `umount -f` as root of what `findmnt -t fuse.ntr` lists ends that (nothing "
+		        "that "
+		        "was written is lost)\n",
+		        what, (int)pid);
+}
+
+int ntr_daemon_wait(int sock, const char *store, const char *what, unsigned limit_s, bool *said)
+{
+	uint64_t began = ntr_mono_ns();
+	struct pollfd p = {.fd = sock, .events = POLLIN};
+	pid_t pid;
+
+	for (bool soon = true;; soon = false) {
+		int n = poll(&p, 1, soon ? SOON_MS : LOOK_MS);
+		uint64_t waited_s = (ntr_mono_ns() - began) / 1000000000u;
 
 		if (n > 0)
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		if (n == 0)
-			ntr_daemon_notice(sock, what, said);
-		if (limit_s && ntr_mono_ns() > until)
+		if (n == 0 && !help_end(sock, store) && !soon)
+			ntr_daemon_notice(sock, store, what, said);
+		if (limit_s && waited_s >= limit_s &&
+		        (waited_s >= limit_s + KERNEL_S || ntr_daemon_state(sock, &pid) != 'Z'))
 			return -ETIMEDOUT;
 	}
 }

@@ -182,7 +182,7 @@ static int forward(struct ntr_conn *c, int sigfd, int *last, struct ntr_err *e)
 		if (r)
 			return r;
 		*last = (int)si.ssi_signo;
-		if (ends(*last) && ntr_daemon_stopped(ntr_conn_fd(c), &pid))
+		if (ends(*last) && ntr_daemon_state(ntr_conn_fd(c), &pid) == 'T')
 			return -EINTR; /* it reads the signal, and that we have gone, when it goes on */
 	}
 	return 0;

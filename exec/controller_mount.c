@@ -165,53 +165,41 @@ static int bind_add(struct ntr_sess *s, const char *where, pid_t peer, int mount
 
 /* ---- the ways in ---- */
 
-/* A commit's tree as an overlay of its own, of that tree and an empty directory (overlayfs wants two). Seen
- * as they are, two commits would be one device, with one inode number for a file in both: diff would take
- * what differs for the same file, and cp -a and tar for two links of it. */
-static int tree_overlay(struct ntr_ctl *c, int tree, int *ret)
+/* The tree's mount, made by a process of its own: for it the kernel asks the versions mount, and nothing here
+ * may wait for an answer that this process has to give (live.c, open_versions). */
+static int ask_tree(struct ntr_ctl *c, uint64_t root, int *ret, struct ntr_err *e)
 {
-	static const char *const options[][2] = {{"source", "ntr"}, {"index", "off"}, {"xino", "on"}};
-	ntr_autoclose int empty = -1, fs = -1;
-	int store = ntr_store_dirfd(c->store), r = 0;
-	char layers[96];
+	ntr_autoclose int versions = -1, empty = -1;
+	int store = ntr_store_dirfd(c->store), r;
+	struct ntr_initlink *l = NULL;
+	char tree[24];
 
 	if (mkdirat(store, "upper/empty", 0700) && errno != EEXIST)
 		return -errno;
 	empty = openat(store, "upper/empty", O_PATH | O_DIRECTORY | O_CLOEXEC);
-	fs = empty < 0 ? -1 : fsopen("overlay", FSOPEN_CLOEXEC);
-	if (fs < 0)
+	versions = open(c->mounts[NTR_VMOUNT_FULL].path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (empty < 0 || versions < 0)
 		return -errno;
-	snprintf(layers, sizeof layers, "/proc/self/fd/%d:/proc/self/fd/%d", tree, empty);
-	for (size_t i = 0; i < NTR_COUNT(options); i++)
-		r |= fsconfig(fs, FSCONFIG_SET_STRING, options[i][0], options[i][1], 0);
-	if (r || fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", layers, 0) ||
-	        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
-		return -errno;
-	*ret = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
-	return *ret < 0 ? -errno : 0;
+	snprintf(tree, sizeof tree, "%016llx", (unsigned long long)root);
+	r = ntr_initlink_spawn(c->init_path, &l, e);
+	if (r)
+		return r;
+	r = ntr_initlink_do(l, json_pack("{s:s,s:s}", "op", "tree", "tree", tree),
+	        (const int[]){versions, empty}, 2, NULL, ret, e);
+	ntr_initlink_close(l);
+	return r;
 }
 
 static int commit_tree_fd(
         struct ntr_ctl *c, const char *session, const char *rev, int *ret, struct ntr_err *e)
 {
 	struct ntr_commit at = {0};
-	ntr_autoclose int tree = -1;
-	char path[4200];
 	int r = ntr_ctl_resolve(c, session, rev, &at, NULL, e);
 
 	if (!r)
 		r = ntr_ctl_versions(c, e);
-	if (r)
-		goto out;
-	snprintf(path, sizeof path, "%s/%016llx", c->mounts[NTR_VMOUNT_FULL].path,
-	        (unsigned long long)at.root);
-	tree = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (tree >= 0 && tree_overlay(c, tree, ret)) /* better as it is than not at all */
-		*ret = (int)syscall(
-		        SYS_open_tree, tree, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-	if (tree < 0 || *ret < 0)
-		r = ntr_err_set(e, -errno, "mount %s", rev);
-out:
+	if (!r && (r = ask_tree(c, at.root, ret, e)))
+		ntr_err_default(e, r, "mount %s", rev);
 	ntr_commit_done(&at);
 	return r;
 }

@@ -87,6 +87,7 @@ static const struct {
         {"open", ntr_init_open, 0, false},
         {"pathop", ntr_init_pathop, 0, false},
         {"clone", ntr_init_clone, 0, false},
+        {"tree", ntr_init_tree, 2, true},
         {"serve", ntr_init_serve, 1, false},
         {"stop", ntr_init_stop, 0, true},
 };

@@ -221,6 +221,7 @@ void ntr_init_swap(struct ntr_init *in, struct ntr_initreq *rq);
 /* The second half of a swap, when nothing runs any more. */
 int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_err *e);
 void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_tree(struct ntr_init *in, struct ntr_initreq *rq);
 
 /* ---- init_mounts.c: host directories in the session ---- */
 /* Of the request that starts the session: opens what it names, where it is still the host's own. */

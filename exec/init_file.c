@@ -70,10 +70,14 @@ void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq)
 	if (!r)
 		r = fd = open_in_view(in, path, (uint64_t)(uint32_t)ntr_json_int(rq->msg, "flags", 0),
 		        (uint64_t)ntr_json_int(rq->msg, "mode", 0));
-	if (r < 0)
+	if (r < 0) {
 		ntr_init_errno(in, rq->req, r);
-	else
-		ntr_init_send(in, rq->req, json_pack("{s:b}", "ok", 1), &fd, 1);
+		return;
+	}
+	/* The first close of a file on a versions mount asks it whether closes are to be told. Not the
+	 * daemon's: it would ask itself. */
+	close(fcntl(fd, F_DUPFD_CLOEXEC, 3));
+	ntr_init_send(in, rq->req, json_pack("{s:b}", "ok", 1), &fd, 1);
 }
 
 /* ---- operations on names: the last component is not followed ---- */

@@ -7,12 +7,33 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* fds of a request: lower, upper, work. */
+/* The first descriptor of a request is the versions mount; here it becomes the tree that the request names.
+ */
+static int open_tree_of(struct ntr_initreq *rq, struct ntr_err *e)
+{
+	const char *tree = ntr_json_str(rq->msg, "tree", "");
+	int fd = openat(rq->fds[0], tree, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd < 0) {
+		ntr_err_set(e, -errno, "open the commit's tree %s", tree);
+		return ntr_err_todo(
+		               e, "end the daemon with `ntr daemon stop`; the next command mounts it anew"),
+		       e->code;
+	}
+	close(rq->fds[0]);
+	rq->fds[0] = fd;
+	return 0;
+}
+
+/* fds of a request: versions (from here on the tree), upper, work. */
 static int build(struct ntr_init *in, struct ntr_initreq *rq, int *ret_mount, struct ntr_err *e)
 {
-	struct ntr_overlay o = {.lower_fd = rq->fds[0], .userxattr = in->userxattr};
-	int r = ntr_init_memory(in, rq, e);
+	struct ntr_overlay o = {.userxattr = in->userxattr};
+	int r = open_tree_of(rq, e);
 
+	if (!r)
+		r = ntr_init_memory(in, rq, e);
+	o.lower_fd = rq->fds[0];
 	o.upper_fd = rq->fds[1];
 	o.work_fd = rq->fds[2];
 	if (!r)
@@ -218,6 +239,21 @@ int ntr_init_swap_view(struct ntr_init *in, struct ntr_initjob *job, struct ntr_
 	ntr_init_memory_keep(in, !r);
 	ntr_inithelper_resume(in);
 	return r;
+}
+
+void ntr_init_tree(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	ntr_autoclose int fd = -1;
+	struct ntr_err e = {0};
+	int r = open_tree_of(rq, &e);
+
+	/* alone better than not at all */
+	if (!r && ntr_view_tree(rq->fds[0], rq->fds[1], &fd) && (r = ntr_view_copy(rq->fds[0], &fd)))
+		ntr_err_set(&e, r, "copy the commit's mount");
+	if (r)
+		ntr_init_error(in, rq->req, &e);
+	else
+		ntr_init_send(in, rq->req, json_pack("{s:b}", "ok", 1), &fd, 1);
 }
 
 void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq)

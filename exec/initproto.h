@@ -1,16 +1,17 @@
 /* initproto: what ntrd and ntr-init say to each other over the socketpair that is ntr-init's descriptor 3
- * (frames as in base/wire.h). docs/protocol.md has the same for readers.
+ * (frames as in base/wire.h).
  *
  * ntrd -> ntr-init, first of all:
  *   {"op":"start","session":S,"wsroot":W,"user":bool,"userxattr":bool,"mounts":[{"point":B,"dir":B,
- * "rw":bool}]?} fds lower upper work
+ * "rw":bool}]?,"tree":HEX} fds versions upper work
  *       enters the namespaces, places and mounts the view. Answer {"ok":true,"pid":P,"mntns":N} or
  * {"error":E}; on an error it exits afterwards. With "tmpfs":BYTES in start, fold and swap, upper and work
  * are taken as patterns only: their part is played by directories of a tmpfs of that size, and the answer has
  * "upper_fd":N and a descriptor of upper (N is its number in ntr-init). When ntrd dies then, ntr-init ends
  * the session's processes, calls itself NTR_INIT_HELD and waits until it is told to end, so that the next
- * ntrd can open /proc/PID/fd/N. Then any of these; each with "req":N (a number that the answer repeats),
- * several may be under way:
+ * ntrd can open /proc/PID/fd/N. versions is the versions mount, HEX a tree's
+ * name in it, which becomes the overlay's lower: ntrd itself never looks anything up there. Then any of
+ * these; each with "req":N (a number that the answer repeats), several may be under way:
  *   {"op":"call","argv":[B…] | "script":B,"env":[B…],"cwd":B,"umask":N}    fds stdin stdout stderr
  *       runs it: a new session and process group (pgid = pid), default signal dispositions. At once {"req":N,
  *       "started":pid}; when the main process has ended {"req":N,"code":0..255,"signal":0|N,"state":null |
@@ -32,15 +33,19 @@
  *                                           {"req","frozen":count} once they really stand still
  *   {"op":"mapped"}                         paths (below wsroot) that live processes map shared and writable:
  *                                           {"req","paths":[B…]} after sync_file_range of each
- *   {"op":"fold"}        fds lower upper work    new overlay beneath, then the old one off if nobody uses it:
+ *   {"op":"fold","tree":HEX} fds versions upper work  new overlay beneath, then the old one off if nobody
+ * uses it:
  *                                           {"req","ok":true}, or {"req","busy":true} with everything as
  * before
- *   {"op":"swap"}        fds lower upper work    for rollback: kills all processes, detaches, mounts anew.
+ *   {"op":"swap","tree":HEX} fds versions upper work  for rollback: kills all processes, detaches, mounts
+ * anew.
  * {"req","ok","killed"}
  *   {"op":"open","path":B,"flags":N,"mode":N}    opens below wsroot, symlinks that lead out refused:
  *                                           {"req","ok":true} fd, or {"req","errno":N}
  *   {"op":"pathop","kind":"mkdir|unlink|rmdir|rename|chmod|symlink","path":B,"to":B,"mode":N}
  * {"req","ok"|"errno"}
+ *   {"op":"tree","tree":HEX} fds versions empty   before start, too: a detached mount of that commit's tree:
+ *                                           {"req","ok"} fd
  *   {"op":"clone"}                          a detached clone of the view's mount: {"req","ok"} fd
  *   {"op":"serve","rw":true}  fds fuse      a helper process serves the view on an open /dev/fuse descriptor
  *   {"op":"stop"}                           kills all, answers {"req","ok"}, exits

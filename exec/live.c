@@ -16,17 +16,16 @@ static void ntr_memo_freep(struct ntr_memo **m)
 	ntr_memo_free(*m);
 }
 
-static int open_lower(
-        const struct ntr_live_options *o, uint64_t root, bool plain, int *ret, struct ntr_err *e)
+/* The mount itself, whose root is open without a request. The tree below it is opened by the supervisor: that
+ * is a request, to this very process, and a process killed while it waits for itself does not end
+ * (docs/design.md, "FUSE"). */
+static int open_versions(const struct ntr_live_options *o, bool plain, int *ret, struct ntr_err *e)
 {
-	char path[4200];
-	int fd;
+	const char *path = plain ? o->plain_path : o->full_path;
+	int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
-	snprintf(path, sizeof path, "%s/%016llx", plain ? o->plain_path : o->full_path,
-	        (unsigned long long)root);
-	fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0) {
-		ntr_err_set(e, -errno, "open the commit's tree %s", path);
+		ntr_err_set(e, -errno, "open the commits' trees at %s", path);
 		return ntr_err_todo(
 		               e, "end the daemon with `ntr daemon stop`; the next command mounts it anew"),
 		       -errno;
@@ -66,11 +65,15 @@ int ntr_live_record(struct ntr_live *l, struct ntr_head *h, struct ntr_err *e)
 
 /* A request that makes a view over u. */
 static int ask_view(
-        struct ntr_live *l, json_t *msg, int lower, struct ntr_upper *u, json_t **ret, struct ntr_err *e)
+        struct ntr_live *l, json_t *msg, int versions, struct ntr_upper *u, json_t **ret, struct ntr_err *e)
 {
 	bool memory = ntr_memory_needed(l->store);
-	int fds[3] = {lower, u->fd, u->work_fd}, fd = -1, r;
+	int fds[3] = {versions, u->fd, u->work_fd}, fd = -1, r;
+	char tree[24];
 
+	snprintf(tree, sizeof tree, "%016llx", (unsigned long long)u->base_root);
+	if (msg)
+		json_object_set_new(msg, "tree", json_string(tree));
 	if (msg && memory)
 		json_object_set_new(msg, "tmpfs", json_integer((json_int_t)ntr_memory_size()));
 	r = ntr_initlink_do(l->link, msg, fds, 3, ret, &fd, e);
@@ -84,11 +87,11 @@ static int start_supervisor(
         struct ntr_live *l, const struct ntr_head *h, const struct ntr_live_options *o, struct ntr_err *e)
 {
 	ntr_autojson json_t *reply = NULL, *mounts = NULL;
-	ntr_autoclose int lower = -1;
+	ntr_autoclose int versions = -1;
 	json_t *msg;
 	int r;
 
-	r = open_lower(o, h->root, !h->xattrs, &lower, e);
+	r = open_versions(o, !h->xattrs, &versions, e);
 	if (!r)
 		r = ntr_mounts_load(l->store, h->sid, &mounts, e);
 	if (!r)
@@ -98,7 +101,7 @@ static int start_supervisor(
 	msg = start_msg(h);
 	if (msg && json_array_size(mounts))
 		json_object_set(msg, "mounts", mounts);
-	r = ask_view(l, msg, lower, &l->upper, &reply, e);
+	r = ask_view(l, msg, versions, &l->upper, &reply, e);
 	if (r)
 		return r;
 	l->mntns = ntr_namespace_of(ntr_initlink_pid(l->link));
@@ -271,11 +274,11 @@ static int record_next(struct ntr_live *l, struct ntr_head *h, const struct ntr_
 }
 
 static int prepare_next(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_options *o,
-        const struct ntr_commit *to, struct ntr_upper *next, struct ntr_memo **ret_memo, int *ret_lower,
+        const struct ntr_commit *to, struct ntr_upper *next, struct ntr_memo **ret_memo, int *ret_versions,
         struct ntr_err *e)
 {
 	uint64_t root = to ? to->root : h->root;
-	int r = open_lower(o, root, !(to ? to->xattrs : h->xattrs), ret_lower, e);
+	int r = open_versions(o, !(to ? to->xattrs : h->xattrs), ret_versions, e);
 
 	if (!r)
 		r = ntr_upper_make(l->store, h->sid, h->last_upper + 1, root, next, e);
@@ -290,11 +293,11 @@ static int prepare_next(struct ntr_live *l, struct ntr_head *h, const struct ntr
 }
 
 /* memo is of next; when that is in memory it can only be made now. */
-static int show_next(struct ntr_live *l, const char *op, int lower, struct ntr_upper *next,
+static int show_next(struct ntr_live *l, const char *op, int versions, struct ntr_upper *next,
         struct ntr_memo **memo, unsigned *ret_killed, struct ntr_err *e)
 {
 	ntr_autojson json_t *reply = NULL;
-	int r = ask_view(l, json_pack("{s:s}", "op", op), lower, next, &reply, e);
+	int r = ask_view(l, json_pack("{s:s}", "op", op), versions, next, &reply, e);
 
 	if (!r && ntr_json_bool(reply, "busy", false))
 		return -EBUSY;
@@ -316,11 +319,11 @@ int ntr_live_fold(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_
 {
 	ntr_auto(ntr_upper_close) struct ntr_upper next = {.fd = -1, .work_fd = -1};
 	ntr_auto(ntr_memo_freep) struct ntr_memo *memo = NULL;
-	ntr_autoclose int lower = -1;
-	int r = prepare_next(l, h, o, NULL, &next, &memo, &lower, e);
+	ntr_autoclose int versions = -1;
+	int r = prepare_next(l, h, o, NULL, &next, &memo, &versions, e);
 
 	if (!r) {
-		r = show_next(l, "fold", lower, &next, &memo, NULL, e);
+		r = show_next(l, "fold", versions, &next, &memo, NULL, e);
 		l->unrecorded = r != 0;
 	}
 	if (!r)
@@ -335,11 +338,11 @@ int ntr_live_swap(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_
 {
 	ntr_auto(ntr_upper_close) struct ntr_upper next = {.fd = -1, .work_fd = -1};
 	ntr_auto(ntr_memo_freep) struct ntr_memo *memo = NULL;
-	ntr_autoclose int lower = -1;
-	int r = prepare_next(l, h, o, to, &next, &memo, &lower, e);
+	ntr_autoclose int versions = -1;
+	int r = prepare_next(l, h, o, to, &next, &memo, &versions, e);
 
 	if (!r)
-		r = show_next(l, "swap", lower, &next, &memo, ret_killed, e);
+		r = show_next(l, "swap", versions, &next, &memo, ret_killed, e);
 	if (r)
 		return r;
 	l->background = 0;

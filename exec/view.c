@@ -542,6 +542,35 @@ int ntr_view_busy(const char *wsroot)
 	return stat(wsroot, &st) ? -errno : 0;
 }
 
+int ntr_view_tree(int tree_fd, int empty_fd, int *ret_fd)
+{
+	static const char *const options[][2] = {{"source", "ntr"}, {"index", "off"}, {"xino", "on"}};
+	ntr_autoclose int fs = fsopen("overlay", FSOPEN_CLOEXEC);
+	char layers[96];
+	int r = 0;
+
+	if (fs < 0)
+		return -errno;
+	snprintf(layers, sizeof layers, "/proc/self/fd/%d:/proc/self/fd/%d", tree_fd, empty_fd);
+	for (size_t i = 0; i < NTR_COUNT(options); i++)
+		r |= fsconfig(fs, FSCONFIG_SET_STRING, options[i][0], options[i][1], 0);
+	if (r || fsconfig(fs, FSCONFIG_SET_STRING, "lowerdir", layers, 0) ||
+	        fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0))
+		return -errno;
+	*ret_fd = fsmount(fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV);
+	return *ret_fd < 0 ? -errno : 0;
+}
+
+int ntr_view_copy(int dir_fd, int *ret_fd)
+{
+	int fd = open_tree(dir_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+
+	if (fd < 0)
+		return -errno;
+	*ret_fd = fd;
+	return 0;
+}
+
 int ntr_view_clone(const char *wsroot, int *ret_fd)
 {
 	int fd = open_tree(AT_FDCWD, wsroot, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);

@@ -25,6 +25,12 @@ int ntr_view_enter(bool user, struct ntr_err *e);
 int ntr_view_place(const char *wsroot, struct ntr_err *e);
 /* Mounts an overlay detached: *ret_fd is its mount. */
 int ntr_view_overlay(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e);
+/* A commit's tree as an overlay of its own, of that tree and an empty directory (overlayfs wants two),
+ * read-only and detached. Seen as they are, two commits would be one device, with one inode number for a file
+ * in both: diff would take what differs for the same file, and cp -a and tar for two links of it. */
+int ntr_view_tree(int tree_fd, int empty_fd, int *ret_fd);
+/* A detached copy of the mount at dir_fd, from that directory down. */
+int ntr_view_copy(int dir_fd, int *ret_fd);
 /* A tmpfs of size bytes, put over the directory over_fd where overlays are built, so that its directories can
  * be their layers. *ret_fd is its root (O_PATH). */
 int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e);

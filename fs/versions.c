@@ -3,10 +3,12 @@
 #include "versions_impl.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/statfs.h>
 #include <sys/sysinfo.h>
+#include <sys/wait.h>
 
 #if !NTR_FUSE_URING
 #include <linux/fuse.h>
@@ -236,7 +238,7 @@ static int wait_init(struct ntr_versions *v, struct ntr_err *e)
 static bool still_there(struct ntr_versions *v)
 {
 	dev_t dev;
-	int r = ntr_vmount_dev(v->mountpoint, &dev);
+	int r = ntr_fuse_dev(v->mountpoint, &dev);
 
 	if (r == 0 && v->dev)
 		return dev == v->dev;
@@ -320,7 +322,7 @@ static int open_device(struct ntr_versions *v, struct ntr_err *e)
 	int r = ntr_vmount(v->mountpoint, &v->fd, e);
 
 	v->mounted = r == 0;
-	if (r == 0 && ntr_vmount_dev(v->mountpoint, &v->dev) < 0)
+	if (r == 0 && ntr_fuse_dev(v->mountpoint, &v->dev) < 0)
 		v->dev = 0;
 	return r;
 }
@@ -370,17 +372,30 @@ static bool cpus_fit(void)
 	return possible == get_nprocs_conf() && possible <= RING_CPUS_MAX;
 }
 
-static void *probe(void *arg)
+/* The answer's process has none of our descriptors: as long as the device of a FUSE mount is open anywhere,
+ * the kernel lets requests wait, and ours are to end with us. */
+static pid_t probe_begin(const char *mountpoint, int *ret_end)
 {
-	struct ntr_versions *v = arg;
-	struct statfs st;
+	int p[2];
+	pid_t pid;
 
-	(void)!statfs(v->mountpoint, &st);
-	pthread_mutex_lock(&v->lock);
-	v->probed = true;
-	pthread_cond_broadcast(&v->cond);
-	pthread_mutex_unlock(&v->lock);
-	return NULL;
+	if (pipe2(p, O_CLOEXEC))
+		return -1;
+	pid = fork();
+	if (!pid) {
+		struct statfs st;
+
+		dup2(p[1], 0);
+		close_range(1, ~0u, 0);
+		(void)!statfs(mountpoint, &st);
+		_exit(0);
+	}
+	close(p[1]);
+	if (pid < 0)
+		close(p[0]);
+	else
+		*ret_end = p[0];
+	return pid;
 }
 
 /* Sends one request through a fresh mount and closes the session unless it is answered: a ring that misses
@@ -388,24 +403,21 @@ static void *probe(void *arg)
  * that the kernel has taken INIT's reply, which lowers the readahead: it can be raised now. */
 static int probe_mount(struct ntr_versions *v, struct ntr_err *e)
 {
-	struct timespec until;
-	pthread_t t;
-	int r = 0;
+	ntr_autoclose int end = -1;
+	pid_t pid = probe_begin(v->mountpoint, &end);
+	struct pollfd p = {.fd = end};
+	int n;
 
-	v->probed = false;
-	if (pthread_create(&t, NULL, probe, v))
-		return ntr_err_set(e, -EAGAIN, "start the threads of the versions mount");
-	deadline(&until, PROBE_WAIT_S);
-	pthread_mutex_lock(&v->lock);
-	while (!v->probed && r == 0)
-		r = pthread_cond_timedwait(&v->cond, &v->lock, &until);
-	bool ok = v->probed;
-
-	pthread_mutex_unlock(&v->lock);
-	if (!ok)
+	if (pid < 0)
+		return ntr_err_set(e, -errno, "start the threads of the versions mount");
+	do
+		n = poll(&p, 1, PROBE_WAIT_S * 1000);
+	while (n < 0 && errno == EINTR);
+	if (n <= 0)
 		(void)session_close(v);
-	pthread_join(t, NULL);
-	if (!ok)
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (n <= 0)
 		return ntr_err_set(e, -ETIMEDOUT, "serve the versions mount");
 	if (v->dev)
 		ntr_vmount_readahead(v->dev, READAHEAD_KIB);

@@ -13,6 +13,7 @@
 #ifndef NTR_FS_VERSIONS_IMPL_H
 #define NTR_FS_VERSIONS_IMPL_H
 
+#include "../base/fusemount.h"
 #include "../base/util.h"
 #include "inode.h"
 #include "versions.h"
@@ -91,7 +92,7 @@ struct ntr_versions {
 	pthread_cond_t cond;
 	struct ntr_vslot *slots;
 	struct ntr_versions *next_left; /* of those that were stopped with a stuck thread */
-	bool inited, probed;
+	bool inited;
 	_Atomic bool alive, stopping, on_uring;
 	_Atomic uint64_t said_ns; /* when a failed request was logged last */
 	_Atomic bool aborted;     /* by us: a thread of it is stuck */
@@ -117,6 +118,8 @@ void __tsan_release(void *addr);
 #endif
 
 /* ---- requests ---- */
+/* For tests: told of each request and of the thread that asks. */
+extern void (*ntr_vreq_hook)(pid_t client, enum ntr_vop op);
 /* Begins a request on the calling thread. NULL: out of memory, and the request has been answered. */
 struct ntr_vslot *ntr_vreq_begin(fuse_req_t req, enum ntr_vop op);
 /* Takes the right to answer, and counts the request. false: the watchdog has answered it; do not touch req.
@@ -222,9 +225,6 @@ bool ntr_vxattr_unescape(const char *served, char *out);
 /* ---- mounting (versions_mount.c) ---- */
 /* Mounts an empty FUSE at path: *ret_fd is the device (O_CLOEXEC). */
 int ntr_vmount(const char *path, int *ret_fd, struct ntr_err *e);
-/* Device number of the versions mount that lies on top at path, from mountinfo (no request is sent). 0 or
- * -ENOENT. */
-int ntr_vmount_dev(const char *path, dev_t *ret);
 void ntr_vmount_readahead(dev_t dev, unsigned kib);
 
 #endif

@@ -248,63 +248,6 @@ int ntr_mount_detach(const char *path)
 
 /* ---- what is mounted ---- */
 
-/* mountinfo writes blanks, tabs, newlines and backslashes as three octal digits. */
-static void unescape(char *s)
-{
-	char *to = s;
-
-	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] && s[3]) {
-			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 3;
-		} else {
-			*to++ = *s;
-		}
-	}
-	*to = '\0';
-}
-
-/* "36 35 98:0 /root /mount/point options tags… - type source …". Tells whether it is one of ours. */
-static bool parse_line(char *line, unsigned *major, unsigned *minor, char **ret_path)
-{
-	char *type = strstr(line, " - fuse.ntr ");
-	char *save = NULL, *f[5] = {0};
-
-	for (int i = 0; i < 5; i++)
-		f[i] = strtok_r(i ? NULL : line, " ", &save);
-	if (!f[4] || sscanf(f[2], "%u:%u", major, minor) != 2)
-		return false;
-	unescape(f[4]);
-	*ret_path = f[4];
-	return type != NULL;
-}
-
-int ntr_vmount_dev(const char *path, dev_t *ret)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-	char *line = NULL;
-	size_t cap = 0;
-	int r = f ? -ENOENT : -errno;
-
-	while (f && getline(&line, &cap, f) > 0) {
-		unsigned major, minor;
-		char *at = NULL;
-		bool ours = parse_line(line, &major, &minor, &at);
-
-		if (!at || strcmp(at, path) != 0)
-			continue;
-		/* The last of several is the one on top. Device numbers alone tell little: the kernel gives a
-		 * freed one to the next mount. */
-		r = ours ? 0 : -ENOENT;
-		if (ours)
-			*ret = makedev(major, minor);
-	}
-	free(line);
-	if (f)
-		fclose(f);
-	return r;
-}
-
 int ntr_mount_is_there(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -313,7 +256,7 @@ int ntr_mount_is_there(const char *path)
 	ntr_autofree char *at = real ? ntr_sprintf("%s%s", strcmp(real, "/") ? real : "", slash) : NULL;
 	dev_t dev;
 
-	return at && !ntr_vmount_dev(at, &dev);
+	return at && !ntr_fuse_dev(at, &dev);
 }
 
 void ntr_vmount_readahead(dev_t dev, unsigned kib)

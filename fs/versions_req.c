@@ -18,6 +18,8 @@ enum { IDLE = 0, BUSY = 1, TAKEN = 2, PHASE = 3, STEP = 4 };
 enum { TICK_MS = 100 };
 #define SAY_NS 10000000000ull
 
+void (*ntr_vreq_hook)(pid_t client, enum ntr_vop op);
+
 static _Thread_local struct ntr_vslot *self;
 static _Thread_local uint64_t self_serial;
 
@@ -116,6 +118,8 @@ struct ntr_vslot *ntr_vreq_begin(fuse_req_t req, enum ntr_vop op)
 	if (s->uring)
 		ntr_vsched_follow(s);
 	s->client = fuse_req_ctx(req)->pid;
+	if (ntr_vreq_hook)
+		ntr_vreq_hook(s->client, op);
 	atomic_store_explicit(&s->op, op, memory_order_relaxed);
 	atomic_store_explicit(&s->req, req, memory_order_relaxed);
 	atomic_store_explicit(&s->start_ns, ntr_mono_ns(), memory_order_relaxed);

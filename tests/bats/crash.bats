@@ -66,6 +66,32 @@ while True:
 	assert_output ""
 }
 
+@test "a daemon that is killed while it reads a mount of its own holds up nothing" {
+	local pause pauses='0.03 0.07 0.15' began job
+	# Who may not end a mount waits for the kernel's limit: that, and up to 15 s.
+	if ((EUID)); then
+		export NTR_FUSE_TIMEOUT=1 pauses=0.1
+	fi
+	ntr run -c 'mkdir d; for i in {1..4000}; do echo $i > d/$i; done'
+	mkdir "$TEST_DIR/mnt"
+	for pause in $pauses; do
+		ntr mount default~0 "$TEST_DIR/mnt"
+		ntr new "copy$pause" --from "$TEST_DIR/mnt" >/dev/null 2>&1 &
+		job=$!
+		sleep "$pause"
+		kill_daemon
+		began=$SECONDS
+		run timeout 60 ntr run -- cat d/7
+		assert_line 7
+		((SECONDS - began < 30))
+		wait "$job" || true
+		run timeout 10 ntr umount "$TEST_DIR/mnt"
+		refute [ "$status" -eq 124 ]
+	done
+	run ntr fsck
+	assert_success
+}
+
 @test "a mode that a killed daemon had lent to read a directory is no change" {
 	[ "$(id -u)" -ne 0 ] || skip "root needs no mode to read"
 	command -v setfattr >/dev/null || skip "setfattr is not installed"

@@ -2,8 +2,8 @@
 """kills.py [--rounds N | --kills N] [--target T] [--doing D] [--load L] [--seed S]
 
 SIGKILL of the daemon, of a supervisor, of a call, of the pass-through of an ordinary user's `ntr mount`, or of all of
-them, at a random moment of something that is being done on the store of $NTR_STORE: a call, an absorb of many files, a
-commit, a fold (at rest, or between calls in line), a rollback, a fork, an import, a put, a removal. --load: so many
+them, at a random moment of something that is being done on the store of $NTR_STORE: a call, a session's start, an absorb of
+many files, a commit, a fold (at rest, or between calls in line), a rollback, a fork, an import, a put, a removal. --load: so many
 other sessions work meanwhile.
 
 Calls write numbered lines to files of the workspace and, after each line, the same number to a witness outside. After
@@ -33,7 +33,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "helpers"))
-from victims import Failure, all_pids, children, daemon_pid, kill, mounts, name, ntr, own, rows, victims  # noqa: E402
+from victims import Failure, all_pids, children, daemon_pid, kill, mounts, name, ntr, own, rows, threads, victims  # noqa: E402
 
 SESSION = "crash"
 TARGETS = ["daemon", "supervisor", "call", "pass", "all"]
@@ -195,6 +195,12 @@ class Kills:
 
     def do_call(self, what):
         _, out = self.cut(["run", "-s", SESSION, "--json", "-c", self.script(LINES)], what)
+        self.acknowledge(out)
+
+    def do_begin(self, what):
+        """A session that goes live, which is when the versions mount is asked for its tree."""
+        ntr("stop", "-s", SESSION)
+        _, out = self.cut(["run", "-s", SESSION, "--json", "-c", self.script(LINES)], what, begun=lambda: True)
         self.acknowledge(out)
 
     def do_absorb(self, what):
@@ -440,6 +446,8 @@ def main():
         k.run()
     except Failure as e:
         print(f"FAIL after {k.count['kills']} kills, in {k.last}: {e} (seed {k.args.seed})", file=sys.stderr)
+        stuck = [p for p in all_pids() if own(p, k.store) and name(p).startswith("ntr")]
+        print("\n".join(line for p in stuck for line in threads(p)), file=sys.stderr)
         return 1
     finally:
         shutil.rmtree(k.dir, ignore_errors=True)

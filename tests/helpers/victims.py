@@ -87,6 +87,22 @@ def kill(pids):
     return n
 
 
+def threads(pid):
+    """Where each thread of a process is, for the report of one that does not answer."""
+    lines = []
+    for task in sorted(os.listdir(f"/proc/{pid}/task")) if os.path.exists(f"/proc/{pid}/task") else []:
+        at = [f"{pid}/{task}"]
+        for part in ("comm", "stat", "wchan", "syscall", "stack"):
+            try:
+                with open(f"/proc/{pid}/task/{task}/{part}", encoding="utf-8", errors="replace") as f:
+                    text = f.read().strip()
+            except OSError:
+                continue
+            at.append(text.rpartition(") ")[2][:1] if part == "stat" else " < ".join(text.split("\n")))
+        lines.append(" | ".join(at))
+    return lines
+
+
 def own(pid, store):
     """Whether it belongs to the store: the daemon's environment and that of all below it name it."""
     try:

@@ -13,6 +13,7 @@ from ._errors import BinaryNotFoundError, ProtocolError, WorkspaceError, from_re
 from ._frames import PROTOCOL, Connection, ConnectionEnded
 
 HELLO_LIMIT_S = 30.0
+HELLO_SOON_S = 5.0
 START_LIMIT_S = 40.0
 
 
@@ -147,19 +148,19 @@ def _start(store: str) -> None:
     raise WorkspaceError("start the daemon", why)
 
 
-def _hello(conn: Connection) -> None:
+class _NoAnswer(Exception):
+    """The daemon takes no notice."""
+
+
+def _hello(conn: Connection, limit: float) -> None:
     from . import __version__
 
-    conn.sock.settimeout(HELLO_LIMIT_S)
+    conn.sock.settimeout(limit)
     conn.send({"op": "hello", "protocol": PROTOCOL, "version": __version__})
     try:
         reply = conn.receive()
     except TimeoutError:
-        raise WorkspaceError(
-            "connect to the daemon",
-            f"it does not answer within {HELLO_LIMIT_S:g} s",
-            "`ntr doctor` and the store's ntrd.log may tell why",
-        ) from None
+        raise _NoAnswer from None
     conn.sock.settimeout(None)
     if "ok" not in reply:
         error: Any = reply.get("error")
@@ -183,7 +184,7 @@ def _hello(conn: Connection) -> None:
 def connect(store: str) -> Connection:
     """A connection that has been greeted. A daemon that is about to end hangs up on that: then its successor is asked."""
     until = time.monotonic() + 10.0
-    hangups = 0
+    hangups, limit = 0, HELLO_SOON_S
     while True:
         sock = _dial(store)
         if sock is None:
@@ -193,8 +194,19 @@ def connect(store: str) -> Connection:
             continue
         conn = Connection(sock)
         try:
-            _hello(conn)
+            _hello(conn, limit)
             return conn
+        except _NoAnswer:
+            conn.close()
+            if limit == HELLO_LIMIT_S:
+                raise WorkspaceError(
+                    "connect to the daemon",
+                    f"it does not answer within {HELLO_LIMIT_S:g} s",
+                    "`ntr doctor` and the store's ntrd.log may tell why",
+                ) from None
+            limit = HELLO_LIMIT_S
+            _start(store)  # the program can help a killed daemon to its end, and says what is wrong with another
+            until = time.monotonic() + 10.0
         except ConnectionEnded:
             conn.close()
             hangups += 1
