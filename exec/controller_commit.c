@@ -22,7 +22,7 @@ static int anything_new(struct ntr_sess *s, bool last, struct ntr_err *e)
 		return 0;
 	if (s->live->background && (r = ntr_live_writeback(s->live, e)))
 		return r;
-	r = ntr_absorb_check(s->live->memo);
+	r = s->live->written ? 1 : ntr_absorb_check(s->live->memo);
 	if (!r && last)
 		r = ntr_absorb_times_wait(s->live->memo);
 	return r < 0 ? ntr_err_default(e, r, "look for changes") : r;
@@ -110,7 +110,7 @@ static void committed(struct ntr_sess *s)
 	if (!s->live)
 		return;
 	ntr_absorb_accept(s->live->memo);
-	s->live->dirty = s->live->unrecorded = false;
+	s->live->dirty = s->live->written = s->live->unrecorded = false;
 	ntr_sess_note_size(s);
 }
 

@@ -30,7 +30,8 @@ struct file { /* the one that is to change */
 	char *abs;
 	const char *inner;
 	bool there;
-	struct ntr_buf old, new;
+	uint64_t size;           /* of the old content, */
+	struct ntr_buf old, new; /* which may not have been read */
 };
 
 static void file_done(struct file *f)
@@ -80,7 +81,7 @@ static int make_new(const struct change *ch, struct file *f, struct ntr_file_res
 
 static bool unchanged(const struct file *f)
 {
-	return f->there && f->old.len == f->new.len &&
+	return f->there && f->size == f->new.len && f->old.len == f->new.len &&
 	       (!f->new.len || !memcmp(f->old.data, f->new.data, f->new.len));
 }
 
@@ -123,7 +124,8 @@ static int read_tree(const struct change *ch, struct file *f, struct ntr_inode *
 		return S_ISDIR(in->mode) ? -EISDIR : -EOPNOTSUPP;
 	if (geteuid() && !(in->mode & S_IWUSR))
 		return -EACCES;
-	if (in->size > read_limit(ch))
+	f->size = in->size;
+	if (f->size > read_limit(ch))
 		return ch->ed ? -EFBIG : 0;
 	if (ntr_buf_reserve(&f->old, in->size))
 		return -ENOMEM;
@@ -256,15 +258,10 @@ static int read_fd(int fd, size_t size, struct ntr_buf *b)
 	}
 }
 
-static int read_view(const struct change *ch, struct file *f)
+static int read_old(const struct change *ch, struct file *f, int fd)
 {
-	ntr_autoclose int fd = -1;
 	struct stat st;
-	int r = ntr_live_open(f->s->live, f->inner, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, NULL);
 
-	f->there = r != -ENOENT;
-	if (r)
-		return f->there ? r : 0;
 	if (fstat(fd, &st))
 		return -errno;
 	if (!S_ISREG(st.st_mode))
@@ -272,9 +269,19 @@ static int read_view(const struct change *ch, struct file *f)
 	if (geteuid() &&
 	        !(st.st_mode & S_IWUSR)) /* the supervisor may do more than the session's processes */
 		return -EACCES;
-	if ((uint64_t)st.st_size > read_limit(ch))
+	f->size = (uint64_t)st.st_size;
+	if (f->size > read_limit(ch))
 		return ch->ed ? -EFBIG : 0;
 	return read_fd(fd, (size_t)st.st_size, &f->old);
+}
+
+static int read_view(const struct change *ch, struct file *f)
+{
+	ntr_autoclose int fd = -1;
+	int r = ntr_live_open(f->s->live, f->inner, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, &fd, NULL);
+
+	f->there = r != -ENOENT;
+	return !f->there ? 0 : r ? r : read_old(ch, f, fd);
 }
 
 static int path_op(struct ntr_live *l, const char *kind, const char *path, size_t n, unsigned mode)
@@ -335,6 +342,19 @@ static int overwrite(int fd, const struct ntr_buf *b)
 	return r || !ftruncate(fd, (off_t)b->len) ? r : -errno;
 }
 
+/* What was begun is undone as far as it can be, and the rest is work that no commit has. */
+static int written(struct file *f, bool open, int r)
+{
+	if (!r) {
+		f->s->live->written = true;
+		return 0;
+	}
+	f->s->live->dirty = true;
+	if (!f->there && open)
+		path_op(f->s->live, "unlink", f->inner, strlen(f->inner), 0);
+	return r;
+}
+
 static int write_view(struct file *f)
 {
 	ntr_autoclose int fd = -1;
@@ -343,16 +363,31 @@ static int write_view(struct file *f)
 
 	if (!r)
 		r = overwrite(fd, &f->new);
-	if (!r)
-		return 0;
-	f->s->live->dirty = true;
-	if (!f->there && fd >= 0)
-		path_op(f->s->live, "unlink", f->inner, strlen(f->inner), 0);
-	return r;
+	return written(f, fd >= 0, r);
 }
 
-static int in_view(const struct change *ch, struct file *f, struct ntr_file_result *ret,
-        struct ntr_commit *done, struct ntr_err *e)
+/* With one request to the supervisor, where the file can be opened or made just so: *ret_done. */
+static int write_at_once(const struct change *ch, struct file *f, bool *ret_done)
+{
+	ntr_autoclose int fd = -1;
+	bool made;
+	int r = ntr_live_ensure(f->s->live, f->inner, 0666 & ~f->s->state->umask, &fd, &made);
+
+	*ret_done = !r;
+	if (r)
+		return 0;
+	f->there = !made;
+	if (f->there && (r = read_old(ch, f, fd)))
+		return r;
+	r = ntr_buf_add(&f->new, ch->data, ch->n);
+	if (!r && unchanged(f))
+		return 0;
+	if (!r)
+		r = lseek(fd, 0, SEEK_SET) ? -errno : overwrite(fd, &f->new);
+	return written(f, true, r);
+}
+
+static int write_in_steps(const struct change *ch, struct file *f, struct ntr_file_result *ret)
 {
 	int r;
 
@@ -360,15 +395,28 @@ static int in_view(const struct change *ch, struct file *f, struct ntr_file_resu
 	r = read_view(ch, f);
 	if (!r)
 		r = make_new(ch, f, ret);
+	return r || ret->why || unchanged(f) ? r : write_view(f);
+}
+
+static int in_view(const struct change *ch, struct file *f, struct ntr_file_result *ret,
+        struct ntr_commit *done, struct ntr_err *e)
+{
+	bool at_once = false;
+	int r = 0;
+
+	f->old.len = f->new.len = 0;
+	if (!ch->ed)
+		r = write_at_once(ch, f, &at_once);
+	if (!at_once)
+		r = write_in_steps(ch, f, ret);
 	if (r || ret->why || unchanged(f))
 		return r;
 	ret->created = !f->there;
-	r = write_view(f);
-	if (!r && ch->no_commit) {
+	if (ch->no_commit) {
 		f->s->live->dirty = true;
 		return 0;
 	}
-	return r ? r : ntr_sess_commit(f->s, &f->h, describe(ch, f, ret), done, NULL, e);
+	return ntr_sess_commit(f->s, &f->h, describe(ch, f, ret), done, NULL, e);
 }
 
 /* ---- the whole */

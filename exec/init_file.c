@@ -65,11 +65,17 @@ void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq)
 {
 	ntr_autofree char *path = NULL;
 	ntr_autoclose int fd = -1;
+	uint64_t flags = (uint32_t)ntr_json_int(rq->msg, "flags", 0);
+	uint64_t mode = (uint64_t)ntr_json_int(rq->msg, "mode", 0);
+	bool make = ntr_json_bool(rq->msg, "make", false);
 	int r = get_path(rq, "path", &path);
 
 	if (!r)
-		r = fd = open_in_view(in, path, (uint64_t)(uint32_t)ntr_json_int(rq->msg, "flags", 0),
-		        (uint64_t)ntr_json_int(rq->msg, "mode", 0));
+		r = fd = open_in_view(in, path, flags, mode);
+	if (r != -ENOENT)
+		make = false;
+	else if (make)
+		r = fd = open_in_view(in, path, flags | O_CREAT | O_EXCL, mode);
 	if (r < 0) {
 		ntr_init_errno(in, rq->req, r);
 		return;
@@ -77,7 +83,7 @@ void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq)
 	/* The first close of a file on a versions mount asks it whether closes are to be told. Not the
 	 * daemon's: it would ask itself. */
 	close(fcntl(fd, F_DUPFD_CLOEXEC, 3));
-	ntr_init_send(in, rq->req, json_pack("{s:b}", "ok", 1), &fd, 1);
+	ntr_init_send(in, rq->req, json_pack("{s:b,s:b}", "ok", 1, "made", make), &fd, 1);
 }
 
 /* ---- operations on names: the last component is not followed ---- */

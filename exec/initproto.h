@@ -40,8 +40,9 @@
  *   {"op":"swap","tree":HEX} fds versions upper work  for rollback: kills all processes, detaches, mounts
  * anew.
  * {"req","ok","killed"}
- *   {"op":"open","path":B,"flags":N,"mode":N}    opens below wsroot, symlinks that lead out refused:
- *                                           {"req","ok":true} fd, or {"req","errno":N}
+ *   {"op":"open","path":B,"flags":N,"mode":N,"make":bool?}   opens below wsroot, symlinks that lead out
+ *                                           refused; with make, what is not there is made:
+ *                                           {"req","ok":true,"made":bool} fd, or {"req","errno":N}
  *   {"op":"pathop","kind":"mkdir|unlink|rmdir|rename|chmod|symlink","path":B,"to":B,"mode":N}
  * {"req","ok"|"errno"}
  *   {"op":"tree","tree":HEX} fds versions empty   before start, too: a detached mount of that commit's tree:

@@ -359,3 +359,15 @@ int ntr_live_open(
 	                "flags", flags, "mode", (int)mode),
 	        NULL, 0, NULL, ret_fd, e);
 }
+
+int ntr_live_ensure(struct ntr_live *l, const char *path, unsigned mode, int *ret_fd, bool *ret_made)
+{
+	ntr_autojson json_t *reply = NULL;
+	int r = ntr_initlink_do(l->link,
+	        json_pack("{s:s,s:o,s:i,s:i,s:b}", "op", "open", "path", ntr_json_bytes(path, strlen(path)),
+	                "flags", O_RDWR | O_NOCTTY, "mode", (int)mode, "make", 1),
+	        NULL, 0, &reply, ret_fd, NULL);
+
+	*ret_made = !r && ntr_json_bool(reply, "made", false);
+	return r;
+}

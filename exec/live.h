@@ -18,6 +18,7 @@ struct ntr_live {
 	unsigned background; /* processes alive after the last call, as told by the supervisor */
 	bool dirty; /* upper may hold what no commit has: a call with no_commit, a failed commit, background,
 	               a bind */
+	bool written;     /* changed by the daemon itself since the last commit: nobody has to look for it */
 	bool unrecorded;  /* the session's record may name another upper than this (a write failed): put right
 	                     by  ntr_live_record before anything else is written in the view */
 	uint64_t used_ns; /* ntr_mono_ns of the last use */
@@ -66,5 +67,7 @@ int ntr_live_swap(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_
 /* Opens path (relative to the workspace) inside the view. */
 int ntr_live_open(
         struct ntr_live *l, const char *path, int flags, unsigned mode, int *ret_fd, struct ntr_err *e);
+/* The same for reading and writing, and makes the file where there is none (*ret_made). */
+int ntr_live_ensure(struct ntr_live *l, const char *path, unsigned mode, int *ret_fd, bool *ret_made);
 
 #endif

@@ -104,6 +104,25 @@ END
 	done
 }
 
+@test "files: what was written is all that is there, whatever was there before" {
+	local live old new n json
+	local sizes=(0 1 7 4096 70000)
+	for live in true false; do
+		for old in "${sizes[@]}"; do
+			for new in "${sizes[@]}"; do
+				ntr run -c "rm -f f; head -c $old /dev/zero | tr '\\0' a >f"
+				$live || ntr stop
+				n=$(commits)
+				json="{\"path\": \"f\", \"content\": \"$(head -c "$new" /dev/zero | tr '\0' b)\"}"
+				run ntr tool file_write - <<<"$json"
+				assert_output "wrote f ($new bytes)"
+				assert_equal "$(ntr cat f | tr -d b | wc -c):$(ntr cat f | wc -c)" "0:$new"
+				assert_equal "$(commits)" $((n + (old || new ? 1 : 0)))
+			done
+		done
+	done
+}
+
 @test "files: mode, hard links and symlinks stay what they are" {
 	ntr run -c 'echo "#!/bin/sh" >s; chmod 750 s; ln -s s soft; mkdir in; ln -s ../s in/up; ln -s /workspace/s in/abs; ln -s new dangling
 		ln -s /etc/hostname out; ln -s in dir'
@@ -151,9 +170,13 @@ END
 	assert_output 'edit failed: fifo is no regular file'
 	run -1 ntr tool file_edit '{"path": "big", "old_string": "a", "new_string": "b"}'
 	assert_output 'edit failed: big is too large to edit (more than 32 MiB): change it with a program'
+	run -1 ntr tool file_write '{"path": "fifo", "content": "x"}'
+	assert_output 'write failed: fifo is no regular file'
 	if ((EUID)); then
 		for live in true false; do
 			$live || ntr stop
+			run -1 ntr tool file_write '{"path": "ro", "content": "y"}'
+			assert_output 'write failed: ro: permission denied (see `ls -l`)'
 			run -1 ntr tool file_edit '{"path": "ro", "old_string": "x", "new_string": "y"}'
 			assert_output 'edit failed: ro: permission denied (see `ls -l`)'
 		done
