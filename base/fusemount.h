@@ -12,8 +12,8 @@ int ntr_fuse_dev(const char *path, dev_t *ret);
  * can; others where fusectl is mounted at /sys/fs/fuse/connections, for their own mounts. */
 int ntr_fuse_abort(dev_t dev);
 
-/* Does so for every connection whose device the process pid has open, as far as the kernel tells (Linux 6.17). The
- * number of those that were ended. */
+/* Does so for every connection whose device the process pid has open, as far as the kernel tells
+ * (Linux 6.17). The number of those that were ended. */
 unsigned ntr_fuse_abort_of(pid_t pid);
 
 #endif
