@@ -11,7 +11,7 @@
  */
 static int open_tree_of(struct ntr_initreq *rq, struct ntr_err *e)
 {
-	const char *tree = ntr_json_str(rq->msg, "tree", "");
+	const char *tree = ntr_json_str(rq->msg, "tree", ".");
 	int fd = openat(rq->fds[0], tree, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
 	if (fd < 0) {

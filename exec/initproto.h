@@ -3,15 +3,15 @@
  *
  * ntrd -> ntr-init, first of all:
  *   {"op":"start","session":S,"wsroot":W,"user":bool,"userxattr":bool,"mounts":[{"point":B,"dir":B,
- * "rw":bool}]?,"tree":HEX} fds versions upper work
+ * "rw":bool}]?,"tree":HEX?} fds versions upper work
  *       enters the namespaces, places and mounts the view. Answer {"ok":true,"pid":P,"mntns":N} or
  * {"error":E}; on an error it exits afterwards. With "tmpfs":BYTES in start, fold and swap, upper and work
  * are taken as patterns only: their part is played by directories of a tmpfs of that size, and the answer has
  * "upper_fd":N and a descriptor of upper (N is its number in ntr-init). When ntrd dies then, ntr-init ends
  * the session's processes, calls itself NTR_INIT_HELD and waits until it is told to end, so that the next
  * ntrd can open /proc/PID/fd/N. versions is the versions mount, HEX a tree's
- * name in it, which becomes the overlay's lower: ntrd itself never looks anything up there. Then any of
- * these; each with "req":N (a number that the answer repeats), several may be under way:
+ * name in it (none: versions itself), which becomes the overlay's lower: ntrd itself never looks anything up
+ * there. Then any of these; each with "req":N (a number that the answer repeats), several may be under way:
  *   {"op":"call","argv":[B…] | "script":B,"env":[B…],"cwd":B,"umask":N}    fds stdin stdout stderr
  *       runs it: a new session and process group (pgid = pid), default signal dispositions. At once {"req":N,
  *       "started":pid}; when the main process has ended {"req":N,"code":0..255,"signal":0|N,"state":null |

@@ -3,7 +3,6 @@
 #include "versions_impl.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/statfs.h>
@@ -372,30 +371,35 @@ static bool cpus_fit(void)
 	return possible == get_nprocs_conf() && possible <= RING_CPUS_MAX;
 }
 
-/* The answer's process has none of our descriptors: as long as the device of a FUSE mount is open anywhere,
+/* The process that asks has none of our descriptors: as long as the device of a FUSE mount is open anywhere,
  * the kernel lets requests wait, and ours are to end with us. */
-static pid_t probe_begin(const char *mountpoint, int *ret_end)
+static pid_t probe_begin(const char *mountpoint)
 {
-	int p[2];
-	pid_t pid;
+	pid_t pid = fork();
 
-	if (pipe2(p, O_CLOEXEC))
-		return -1;
-	pid = fork();
 	if (!pid) {
 		struct statfs st;
 
-		dup2(p[1], 0);
-		close_range(1, ~0u, 0);
+		close_range(0, ~0u, 0);
 		(void)!statfs(mountpoint, &st);
 		_exit(0);
 	}
-	close(p[1]);
-	if (pid < 0)
-		close(p[0]);
-	else
-		*ret_end = p[0];
 	return pid;
+}
+
+/* Whether it ends in time. Descriptors may be scarce, so nothing is opened to wait for it. */
+static bool probe_ends(pid_t pid)
+{
+	uint64_t until = ntr_mono_ns() + PROBE_WAIT_S * 1000000000ull;
+	struct timespec pause = {.tv_nsec = 50000};
+
+	while (waitpid(pid, NULL, WNOHANG) == 0) {
+		if (ntr_mono_ns() > until)
+			return false;
+		nanosleep(&pause, NULL);
+		pause.tv_nsec = NTR_MIN(pause.tv_nsec * 2, 5000000L);
+	}
+	return true;
 }
 
 /* Sends one request through a fresh mount and closes the session unless it is answered: a ring that misses
@@ -403,22 +407,16 @@ static pid_t probe_begin(const char *mountpoint, int *ret_end)
  * that the kernel has taken INIT's reply, which lowers the readahead: it can be raised now. */
 static int probe_mount(struct ntr_versions *v, struct ntr_err *e)
 {
-	ntr_autoclose int end = -1;
-	pid_t pid = probe_begin(v->mountpoint, &end);
-	struct pollfd p = {.fd = end};
-	int n;
+	pid_t pid = probe_begin(v->mountpoint);
 
 	if (pid < 0)
 		return ntr_err_set(e, -errno, "start the threads of the versions mount");
-	do
-		n = poll(&p, 1, PROBE_WAIT_S * 1000);
-	while (n < 0 && errno == EINTR);
-	if (n <= 0)
+	if (!probe_ends(pid)) {
 		(void)session_close(v);
-	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		;
-	if (n <= 0)
+		while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+			;
 		return ntr_err_set(e, -ETIMEDOUT, "serve the versions mount");
+	}
 	if (v->dev)
 		ntr_vmount_readahead(v->dev, READAHEAD_KIB);
 	return 0;
