@@ -75,6 +75,7 @@ static void test_rollback_fork(void **state)
 	cfx_run(&fx, "s", "echo 1 >f");
 	cfx_run(&fx, "s", "echo 2 >f");
 	assert_int_equal(ntr_ctl_rollback(fx.c, "s", NULL, 1, false, false, &res, &e), 0);
+	ntr_commit_done(&res.to);
 	cfx_has(&fx, "s", "f", "1\n");
 	assert_int_equal(ntr_ctl_fork(fx.c, "s", "t", &h, &e), 0);
 	cfx_run(&fx, "t", "cat f; echo 3 >f");
