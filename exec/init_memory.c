@@ -125,15 +125,19 @@ int ntr_init_memory(struct ntr_init *in, struct ntr_initreq *rq, struct ntr_err 
 	return r ? ntr_err_set(e, r, "make an upper in memory") : 0;
 }
 
-static void __attribute__((noreturn)) sweep(int root, unsigned keep)
+/* Of the directories up to last. A newer one may be there by now: it is made while this runs. */
+static void __attribute__((noreturn)) sweep(int root, unsigned keep, unsigned last)
 {
 	int fd = openat(root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *en;
 
-	while (d && (en = readdir(d)))
-		if (en->d_name[0] != '.' && strtoul(en->d_name, NULL, 10) != keep)
+	while (d && (en = readdir(d))) {
+		unsigned long n = strtoul(en->d_name, NULL, 10);
+
+		if (en->d_name[0] != '.' && n != keep && n <= last)
 			ntr_rm_rf(root, en->d_name);
+	}
 	_exit(0);
 }
 
@@ -147,7 +151,7 @@ void ntr_init_memory_keep(struct ntr_init *in, bool newest)
 		in->mem_now = in->mem_last;
 	pid = in->mem_last > 1 ? fork() : -1;
 	if (!pid)
-		sweep(in->mem_fd, in->mem_now);
+		sweep(in->mem_fd, in->mem_now, in->mem_last);
 	if (pid > 0)
 		ntr_inithelper_adopt(in, pid);
 }
