@@ -83,12 +83,11 @@ teardown() {
 @test "a busy mount is not taken away" {
 	ntr run -c 'echo 1 > f'
 	ntr mount default m
-	sleep 300 <m/f &
-	local pid=$!
+	local fd
+	exec {fd}<m/f
 	run ntr umount m
 	assert_failure 1
 	assert_output --partial "ntr: "
-	kill $pid
-	wait $pid || true
+	exec {fd}<&-
 	ntr umount m
 }
