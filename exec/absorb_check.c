@@ -65,6 +65,7 @@ bool ntr_is_whiteout(const struct statx *sx)
 
 struct check {
 	struct ntr_memo *m;
+	const struct ntr_dirs *dirs;
 	struct ntr_mdir *d;
 	uint32_t i; /* the entry that is expected next */
 };
@@ -81,7 +82,7 @@ static int dir_attrs_changed(
 
 	if (sx->stx_mode != d->mode || sx->stx_uid != d->uid || sx->stx_gid != d->gid)
 		return 1;
-	r = ntr_dirs_marks(fd, name, c->m->userxattr, &marks, &touched);
+	r = ntr_dirs_marks(c->dirs, fd, name, c->m->userxattr, &marks, &touched);
 	if (r)
 		return r == -ENOENT ? 1 : r;
 	ntr_marks_unlent(&marks, sx->stx_mode);
@@ -141,14 +142,14 @@ static int check_dir(struct check *c, struct ntr_dirs *dirs, struct ntr_mdir *d)
 
 int ntr_absorb_check(struct ntr_memo *m)
 {
-	struct check c = {.m = m};
 	struct ntr_dirs dirs;
+	struct check c = {.m = m, .dirs = &dirs};
 	struct statx sx;
 	int r = ntr_statx_at(m->fd, "", &sx);
 
 	if (r)
 		return r;
-	ntr_dirs_init(&dirs, m->fd, m->cur->root); /* behind the look: it may lend the directory a mode */
+	ntr_dirs_init(&dirs, m, m->cur->root); /* behind the look: it may lend the directory a mode */
 	r = check_subdir(&c, m->fd, "", m->cur->root, &sx);
 	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next) {
 		r = check_dir(&c, &dirs, d);
@@ -178,7 +179,7 @@ int ntr_absorb_times_wait(struct ntr_memo *m)
 	struct ntr_dirs dirs;
 	int r = 0;
 
-	ntr_dirs_init(&dirs, m->fd, m->cur->root);
+	ntr_dirs_init(&dirs, m, m->cur->root);
 	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next)
 		r = time_waits(&dirs, d);
 	ntr_dirs_done(&dirs);

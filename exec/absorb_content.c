@@ -89,7 +89,7 @@ int ntr_aobj_open(struct ntr_arun *w, struct ntr_aobj *o, int *ret_fd)
 	bool touched;
 	int dirfd, r = ntr_dirs_get(&w->dirs, o->ref.dir, &dirfd);
 
-	return r ? r : ntr_dirs_open_file(dirfd, ntr_aobj_name(o), ret_fd, &touched);
+	return r ? r : ntr_dirs_open_file(&w->dirs, dirfd, ntr_aobj_name(o), ret_fd, &touched);
 }
 
 static int attach_early(struct ntr_arun *w, struct ntr_aobj *o, struct ntr_inode *in)

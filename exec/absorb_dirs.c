@@ -6,42 +6,10 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 
 static bool is_locked(const struct ntr_mdir *d)
 {
 	return (d->mode & 0500) != 0500 && geteuid();
-}
-
-/* A mode that is lent is noted on the object: a daemon that is killed meanwhile cannot give it back, and the
- * mode is a part of what its successor commits. Where the owner may not write, only a lent mode allows the
- * note, so there a moment stays between the two. */
-static bool note_lent(int fd, uint32_t mode)
-{
-	char proc[32], text[16];
-
-	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-	snprintf(text, sizeof text, "%o", mode);
-	return !setxattr(proc, "user.overlay." NTR_MARK_LENT, text, strlen(text), XATTR_CREATE) ||
-	       errno == EEXIST;
-}
-
-/* A note of a daemon that was killed says another mode, and stays. To be asked while the mode is lent. */
-static bool is_our_note(int fd, uint32_t mode)
-{
-	char proc[32], text[16] = "";
-
-	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-	return getxattr(proc, "user.overlay." NTR_MARK_LENT, text, sizeof text - 1) > 0 &&
-	       strtoul(text, NULL, 8) == mode;
-}
-
-static void forget_lent(int fd)
-{
-	char proc[32];
-
-	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-	(void)removexattr(proc, "user.overlay." NTR_MARK_LENT);
 }
 
 /* chmod through fd, which may be of O_PATH. */
@@ -53,35 +21,34 @@ static int set_mode(int fd, uint32_t mode)
 	return fchmodat(AT_FDCWD, proc, mode, 0) ? -errno : 0;
 }
 
-static int lend(int fd, uint32_t mode, uint32_t bits)
+static int lend(const struct ntr_dirs *c, int fd, const struct stat *st, uint32_t bits)
 {
-	bool noted = note_lent(fd, mode);
+	uint32_t mode = st->st_mode & 07777;
+	bool noted = ntr_lent_note(c->beside, st->st_ino, mode);
 	int r = set_mode(fd, mode | bits);
 
-	if (!r && !noted)
-		note_lent(fd, mode);
 	if (r && noted)
-		forget_lent(fd);
+		ntr_lent_forget(c->beside, st->st_ino, mode);
 	return r;
 }
 
-static int unlend(int fd, uint32_t mode, uint32_t bits)
+static int unlend(const struct ntr_dirs *c, int fd, uint32_t mode, uint32_t bits)
 {
-	bool ours = is_our_note(fd, mode), writable = mode & 0200;
 	struct stat st;
 	int r = fstat(fd, &st) ? -errno : 0;
 
-	if (ours && !writable)
-		forget_lent(fd);
+	if (r)
+		return r;
 	/* A mode that the session has set meanwhile is its own. */
-	if (!r && (st.st_mode & 07777) == (mode | bits))
+	if ((st.st_mode & 07777) == (mode | bits))
 		r = set_mode(fd, mode);
-	if (ours && writable)
-		forget_lent(fd);
+	ntr_lent_forget(c->beside, st.st_ino, mode);
 	return r;
 }
 
-int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode)
+/* Lends u+rwx / u+rw to what name in dirfd is; returns the mode to give back. */
+static int lend_name(
+        const struct ntr_dirs *c, int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode)
 {
 	ntr_autoclose int fd = openat(dirfd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 	struct stat st;
@@ -91,7 +58,7 @@ int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint3
 		return -errno;
 	if (S_ISLNK(st.st_mode))
 		return -ELOOP;
-	r = lend(fd, st.st_mode & 07777, bits);
+	r = lend(c, fd, &st, bits);
 	if (r)
 		return r;
 	*ret_mode = st.st_mode & 07777;
@@ -99,9 +66,9 @@ int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint3
 	return 0;
 }
 
-int ntr_dirs_unlend(int fd, uint32_t mode, uint32_t bits)
+static int unlend_name(const struct ntr_dirs *c, int fd, uint32_t mode, uint32_t bits)
 {
-	int r = unlend(fd, mode, bits);
+	int r = unlend(c, fd, mode, bits);
 
 	close(fd);
 	return r;
@@ -132,7 +99,7 @@ static void slot_close(struct ntr_dirs *c, int i)
 	if (!d)
 		return;
 	if (c->slot[i].restore != UINT32_MAX) {
-		unlend(fd, c->slot[i].restore, 0700);
+		unlend(c, fd, c->slot[i].restore, 0700);
 		if (c->slot[i].known)
 			forget_touch(d, fd);
 	}
@@ -142,18 +109,20 @@ static void slot_close(struct ntr_dirs *c, int i)
 	c->slot[i].fd = -1;
 }
 
-void ntr_dirs_init(struct ntr_dirs *c, int root_fd, struct ntr_mdir *root)
+void ntr_dirs_init(struct ntr_dirs *c, const struct ntr_memo *m, struct ntr_mdir *root)
 {
+	int root_fd = m->fd;
 	struct stat st;
 
-	*c = (struct ntr_dirs){.root_fd = root_fd, .root = root, .root_restore = UINT32_MAX};
+	*c = (struct ntr_dirs){
+	        .root_fd = root_fd, .beside = m->beside, .root = root, .root_restore = UINT32_MAX};
 	for (int i = 0; i < NTR_DIRS_OPEN; i++)
 		c->slot[i].fd = -1;
 	/* What the root's mode is now counts, not what is known of it. */
 	if (!geteuid() || fstat(root_fd, &st) || (st.st_mode & 0500) == 0500)
 		return;
 	c->root_known = is_known(root, root_fd, "");
-	if (!lend(root_fd, st.st_mode & 07777, 0700))
+	if (!lend(c, root_fd, &st, 0700))
 		c->root_restore = st.st_mode & 07777;
 }
 
@@ -162,7 +131,7 @@ void ntr_dirs_done(struct ntr_dirs *c)
 	for (int i = 0; i < NTR_DIRS_OPEN; i++)
 		slot_close(c, i);
 	if (c->root_restore != UINT32_MAX) {
-		unlend(c->root_fd, c->root_restore, 0700);
+		unlend(c, c->root_fd, c->root_restore, 0700);
 		if (c->root_known)
 			forget_touch(c->root, c->root_fd);
 	}
@@ -196,29 +165,31 @@ static int open_list(int parent, const char *name)
 }
 
 /* An ordinary user's directory without r or x: it is lent them while it is open. */
-static int open_locked(int parent, const char *name, int *ret_fd, uint32_t *ret_restore)
+static int open_locked(
+        const struct ntr_dirs *c, int parent, const char *name, int *ret_fd, uint32_t *ret_restore)
 {
-	int path, r = ntr_dirs_lend(parent, name, 0700, &path, ret_restore);
+	int path = -1, r = lend_name(c, parent, name, 0700, &path, ret_restore);
 
 	if (r)
 		return r;
 	*ret_fd = open_list(parent, name);
 	if (*ret_fd < 0) {
 		r = -errno;
-		ntr_dirs_unlend(path, *ret_restore, 0700);
+		unlend_name(c, path, *ret_restore, 0700);
 		return r;
 	}
 	close(path);
 	return 0;
 }
 
-static int open_dir(int parent, const struct ntr_mdir *d, int *ret_fd, uint32_t *ret_restore)
+static int open_dir(
+        const struct ntr_dirs *c, int parent, const struct ntr_mdir *d, int *ret_fd, uint32_t *ret_restore)
 {
 	const char *name = ntr_me_name(d->parent, d->at);
 
 	*ret_restore = UINT32_MAX;
 	if (is_locked(d))
-		return open_locked(parent, name, ret_fd, ret_restore);
+		return open_locked(c, parent, name, ret_fd, ret_restore);
 	*ret_fd = open_list(parent, name);
 	return *ret_fd < 0 ? -errno : 0;
 }
@@ -235,7 +206,7 @@ static int get_one(struct ntr_dirs *c, struct ntr_mdir *d, int *ret_fd)
 		c->slot[p->slot].used = ++c->tick;
 	i = free_slot(c);
 	known = is_locked(d) && is_known(d, parent, ntr_me_name(p, d->at));
-	r = open_dir(parent, d, &fd, &restore);
+	r = open_dir(c, parent, d, &fd, &restore);
 	if (r)
 		return r;
 	c->slot[i].dir = d;
@@ -285,11 +256,11 @@ int ntr_dirs_get(struct ntr_dirs *c, struct ntr_mdir *d, int *ret_fd)
 	return get_chain(c, d, ret_fd);
 }
 
-int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touched)
+int ntr_dirs_open_file(const struct ntr_dirs *c, int dirfd, const char *name, int *ret_fd, bool *ret_touched)
 {
 	const int flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
-	uint32_t mode;
-	int path, r;
+	uint32_t mode = 0;
+	int path = -1, r;
 
 	*ret_touched = false;
 	*ret_fd = open_quietly(dirfd, name, flags);
@@ -297,31 +268,32 @@ int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touch
 		return 0;
 	if (errno != EACCES)
 		return -errno;
-	r = ntr_dirs_lend(dirfd, name, 0600, &path, &mode);
+	r = lend_name(c, dirfd, name, 0600, &path, &mode);
 	if (r)
 		return r == -EPERM ? -EACCES : r;
 	*ret_touched = true;
 	*ret_fd = open_quietly(dirfd, name, flags);
 	r = *ret_fd < 0 ? -errno : 0;
-	if (ntr_dirs_unlend(path, mode, 0600) && !r)
+	if (unlend_name(c, path, mode, 0600) && !r)
 		r = -EIO;
 	return r;
 }
 
 /* An ordinary user may read user.* of what it owns only with r. */
-int ntr_dirs_marks(int dirfd, const char *name, bool userxattr, struct ntr_marks *ret, bool *ret_touched)
+int ntr_dirs_marks(const struct ntr_dirs *c, int dirfd, const char *name, bool userxattr,
+        struct ntr_marks *ret, bool *ret_touched)
 {
-	uint32_t mode;
-	int path, r = ntr_marks_read(dirfd, name, userxattr, ret), r2;
+	uint32_t mode = 0;
+	int path = -1, r = ntr_marks_read(dirfd, name, userxattr, ret), r2;
 
 	*ret_touched = false;
 	if (r != -EACCES || !*name)
 		return r;
-	r = ntr_dirs_lend(dirfd, name, 0600, &path, &mode);
+	r = lend_name(c, dirfd, name, 0600, &path, &mode);
 	if (r)
 		return r;
 	*ret_touched = true;
 	r = ntr_marks_read(dirfd, name, userxattr, ret);
-	r2 = ntr_dirs_unlend(path, mode, 0600);
+	r2 = unlend_name(c, path, mode, 0600);
 	return r ? r : r2;
 }

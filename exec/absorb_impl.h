@@ -16,6 +16,7 @@
 #include "../fs/file.h"
 #include "../fs/names.h"
 #include "absorb.h"
+#include "absorb_lent.h"
 
 #include <sys/queue.h>
 #include <xxhash.h>
@@ -85,6 +86,7 @@ struct ntr_mtree {
 
 struct ntr_memo {
 	int fd;
+	int beside; /* the directory that upper lies in, for absorb_lent.h; -1: none */
 	bool userxattr;
 	bool coarse; /* times may stand still over a change: kernels before 6.13 */
 	uint32_t dev_major, dev_minor;
@@ -125,10 +127,9 @@ enum {
 	NTR_MARK_ORIGIN = 8,
 	NTR_MARK_WHITEOUT = 16,
 };
-#define NTR_MARK_LENT "ntrmode" /* the mode of what was lent another (absorb_dirs.c) */
 struct ntr_marks {
 	unsigned flags;
-	bool lent; /* by a daemon that was killed: its mode is … */
+	bool lent; /* its mode, by a daemon that was killed (absorb_lent.h): its own is … */
 	uint32_t mode;
 	char *redirect;
 	uint64_t was;        /* the tree inode that was moved here (init_rename_move.c); 0 */
@@ -146,7 +147,7 @@ uint64_t ntr_marks_hash(const struct ntr_marks *m);
  * read are given the right for as long as they are open. */
 enum { NTR_DIRS_OPEN = 32 };
 struct ntr_dirs {
-	int root_fd;
+	int root_fd, beside;
 	struct ntr_mdir *root;
 	uint32_t root_restore;
 	bool root_known;
@@ -159,18 +160,15 @@ struct ntr_dirs {
 		uint64_t used;
 	} slot[NTR_DIRS_OPEN];
 };
-void ntr_dirs_init(struct ntr_dirs *c, int root_fd, struct ntr_mdir *root);
+void ntr_dirs_init(struct ntr_dirs *c, const struct ntr_memo *m, struct ntr_mdir *root);
 void ntr_dirs_done(struct ntr_dirs *c);
 /* Descriptor of d, readable and searchable, the cache's own: valid until the next call. */
 int ntr_dirs_get(struct ntr_dirs *c, struct ntr_mdir *d, int *ret_fd);
 /* Opens a regular file for reading. *ret_touched: its mode had to be lent, so its ctime moved. */
-int ntr_dirs_open_file(int dirfd, const char *name, int *ret_fd, bool *ret_touched);
-/* Lends u+rwx / u+rw (w for the note of it) to what name in dirfd is; returns the mode to give back to
- * ntr_dirs_unlend. */
-int ntr_dirs_lend(int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode);
-int ntr_dirs_unlend(int fd, uint32_t mode, uint32_t bits);
+int ntr_dirs_open_file(const struct ntr_dirs *c, int dirfd, const char *name, int *ret_fd, bool *ret_touched);
 /* ntr_marks_read, lending r where it has to. */
-int ntr_dirs_marks(int dirfd, const char *name, bool userxattr, struct ntr_marks *ret, bool *ret_touched);
+int ntr_dirs_marks(const struct ntr_dirs *c, int dirfd, const char *name, bool userxattr,
+        struct ntr_marks *ret, bool *ret_touched);
 
 /* Objects of a run. */
 struct ntr_aref { /* one name */
@@ -232,6 +230,7 @@ struct ntr_arun {
 	struct ntr_store *store;
 	struct ntr_snap head, base; /* as they were at the beginning */
 	bool full, changed, racy;
+	bool lent; /* a daemon was killed while modes were lent */
 	bool last; /* directories' own times count */
 	bool only_times;
 	uint64_t bytes, files; /* files: objects whose content is to be read */

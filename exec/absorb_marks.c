@@ -124,16 +124,12 @@ static int take_mark(struct reader *rd, const char *name, const char *mark)
 		m->flags |= NTR_MARK_ORIGIN;
 	else if (!strcmp(mark, "whiteout"))
 		m->flags |= NTR_MARK_WHITEOUT;
-	if (strcmp(mark, "opaque") && strcmp(mark, "redirect") && strcmp(mark, "ntr") &&
-	        strcmp(mark, NTR_MARK_LENT))
+	if (strcmp(mark, "opaque") && strcmp(mark, "redirect") && strcmp(mark, "ntr"))
 		return 0;
 	r = read_value(rd, name, &val, &len);
 	if (r)
 		return r == -ENODATA ? 0 : r;
-	if (!strcmp(mark, NTR_MARK_LENT)) {
-		m->lent = true;
-		m->mode = (uint32_t)strtoul((char *)val, NULL, 8) & 07777;
-	} else if (!strcmp(mark, "ntr")) {
+	if (!strcmp(mark, "ntr")) {
 		m->was = strtoull((char *)val, NULL, 10);
 	} else if (!strcmp(mark, "redirect")) {
 		free(m->redirect);

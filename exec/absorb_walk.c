@@ -102,12 +102,12 @@ int ntr_aobj_marks(struct ntr_arun *w, struct ntr_aobj *o)
 	if (o->ref.dir)
 		r = ntr_dirs_get(&w->dirs, o->ref.dir, &fd);
 	if (!r)
-		r = ntr_dirs_marks(fd, name, w->memo->userxattr, &o->marks, &touched);
+		r = ntr_dirs_marks(&w->dirs, fd, name, w->memo->userxattr, &o->marks, &touched);
 	if (!r && touched)
 		r = ntr_aobj_restat(w, o);
 	if (r)
 		return ntr_aobj_fail(w, o, r);
-	o->marks.lent &= w->full; /* what is lent now will be given back */
+	o->marks.lent = w->lent && ntr_lent_find(w->memo->beside, o->st.ino, o->mode, &o->marks.mode);
 	give_lent_mode(o);
 	ntr_marks_unlent(&o->marks, o->mode);
 	o->flags |= NTR_AO_MARKS;
@@ -122,7 +122,7 @@ int ntr_memo_root_marks(struct ntr_memo *m)
 	struct ntr_dirs dirs;
 	int r;
 
-	ntr_dirs_init(&dirs, m->fd, m->cur->root);
+	ntr_dirs_init(&dirs, m, m->cur->root);
 	r = ntr_marks_read(m->fd, "", m->userxattr, &marks);
 	ntr_dirs_done(&dirs);
 	if (r)
@@ -358,7 +358,8 @@ int ntr_arun_walk(struct ntr_arun *w)
 	struct walker k = {.w = w};
 	int r = walk_root(w);
 
-	ntr_dirs_init(&w->dirs, w->memo->fd, w->tree->root);
+	w->lent = w->full && ntr_lent_any(w->memo->beside); /* before this run lends anything */
+	ntr_dirs_init(&w->dirs, w->memo, w->tree->root);
 	if (!r)
 		r = walk_dir(&k, w->tree->root);
 	while (!r && k.n) {

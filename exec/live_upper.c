@@ -1,4 +1,5 @@
 #include "live_upper.h"
+#include "absorb_lent.h"
 #include "live_memory.h"
 #include "../base/upperfs.h"
 #include "../base/util.h"
@@ -168,12 +169,15 @@ int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_
 static int open_locked(int dirfd, const char *name, int *ret)
 {
 	ntr_autoclose int path = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	ntr_autoclose int beside = -1;
 	char proc[32];
 	struct stat st;
 	int r = 0;
 
 	if (path < 0 || fstat(path, &st))
 		return -errno;
+	beside = ntr_lent_open(path);
+	ntr_lent_note(beside, st.st_ino, st.st_mode & 07777);
 	snprintf(proc, sizeof proc, "/proc/self/fd/%d", path);
 	if (fchmodat(AT_FDCWD, proc, (st.st_mode | S_IRWXU) & 07777, 0))
 		return -errno;
@@ -184,6 +188,7 @@ static int open_locked(int dirfd, const char *name, int *ret)
 		r = -errno;
 		ntr_closep(ret);
 	}
+	ntr_lent_forget(beside, st.st_ino, st.st_mode & 07777);
 	return r;
 }
 

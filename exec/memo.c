@@ -247,6 +247,7 @@ int ntr_memo_new(int upper_fd, bool userxattr, struct ntr_memo **ret)
 	if (!m)
 		return -ENOMEM;
 	m->fd = upper_fd;
+	m->beside = geteuid() ? ntr_lent_open(upper_fd) : -1;
 	list_quietly(upper_fd);
 	m->userxattr = userxattr;
 	m->coarse = clock_is_coarse(upper_fd);
@@ -280,6 +281,7 @@ void ntr_memo_free(struct ntr_memo *m)
 	ntr_absorb_early_done(m);
 	ntr_mtree_free(m->cur);
 	ntr_mtree_free(m->shadow);
+	ntr_closep(&m->beside);
 	free(m);
 }
 
