@@ -38,15 +38,25 @@ MEND = """
 import glob, os, sys
 how, old, new = sys.argv[1], *(os.fsencode(a) for a in sys.argv[2:])
 aside = glob.glob(os.path.join(os.path.dirname(new) or b".", b".ntr-rename-*"))
+def lend(path):
+    mode = os.lstat(path).st_mode & 0o7777
+    os.chmod(path, mode | 0o700)
+    return mode
 def merge(a, b):
     if not os.path.lexists(a):
         return
+    folder = os.path.isdir(a) and not os.path.islink(a)
+    mode = lend(a) if folder else 0
     if not os.path.lexists(b):
         os.rename(a, b)
-    elif os.path.isdir(a) and not os.path.islink(a):
+        if folder:
+            os.chmod(b, mode)
+    elif folder:
+        other = lend(b)
         for name in os.listdir(a):
             merge(os.path.join(a, name), os.path.join(b, name))
         os.rmdir(a)
+        os.chmod(b, other)
     else:
         os.unlink(a)
 if how == "finish":
