@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """What calls from Python cost: p50 and p99, beside `bash -c` and `/usr/bin/python3 -c`, interleaved in one run.
 
-    NTR_BIN=DIR tests/bench/python.py DIR [--rounds N] [--files 0,1000,10000] [--large N] [--python PATH] [--nontainer]
+    NTR_BIN=DIR tests/bench/python.py DIR [--rounds N] [--files 0,1000,10000] [--large N] [--python PATH]
+        [--nontainer [ISOLATION,...]]
 
 DIR: a folder on the filesystem to measure. --files: sizes of workspaces for opening, forking and one-file calls; --large:
 one more (50,000). --python: an interpreter with numpy and pandas, for the lines about preloading. --nontainer: the same
-calls through nontainer, where it can be imported. --json prints the figures as JSON.
+calls through nontainer, where it can be imported (its process isolation: minutes at 10,000 files). --json prints the figures as JSON.
 """
 
 from __future__ import annotations
@@ -155,10 +156,23 @@ def measure_nontainer(rounds: int, files: int, isolation: str, place: Path) -> F
 
 
 def show(title: str, figures: Figures) -> None:
-    print(f"\n{title}")
+    print(f"\n{title}", flush=True)
     for name, values in figures.items():
         mean = statistics.fmean(values)
         print(f"  {name:36} p50 {p(values, 0.5):8.2f} ms   p99 {p(values, 0.99):8.2f} ms   mean {mean:8.2f}")
+
+
+class Everything(dict[str, Figures]):
+    """Shows what is measured as it comes."""
+
+    def __init__(self, shown: bool) -> None:
+        super().__init__()
+        self.shown = shown
+
+    def __setitem__(self, title: str, figures: Figures) -> None:
+        super().__setitem__(title, figures)
+        if self.shown:
+            show(title, figures)
 
 
 def main() -> int:
@@ -168,7 +182,7 @@ def main() -> int:
     parser.add_argument("--files", default="0,1000,10000")
     parser.add_argument("--large", type=int, default=50000)
     parser.add_argument("--python")
-    parser.add_argument("--nontainer", action="store_true")
+    parser.add_argument("--nontainer", nargs="?", const="default,process", metavar="ISOLATION,...")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     place = o.dir.resolve() / "ntr-bench-python"
@@ -177,7 +191,7 @@ def main() -> int:
     run = place / "run"
     run.mkdir(mode=0o700)
     os.environ["XDG_RUNTIME_DIR"] = str(run)
-    everything: dict[str, Figures] = {}
+    everything = Everything(shown=not o.json)
     try:
         everything["calls"] = measure_calls(o.rounds)
         everything["import"] = measure_import(min(o.rounds, 30))
@@ -186,7 +200,7 @@ def main() -> int:
         if o.python:
             everything["preload"] = measure_preload(min(o.rounds, 20), o.python)
         if o.nontainer:
-            for isolation in ("default", "process"):
+            for isolation in o.nontainer.split(","):
                 for files in map(int, o.files.split(",")):
                     title = f"nontainer, {isolation}, {files} files"
                     everything[title] = measure_nontainer(min(o.rounds, 30), files, isolation, place)
@@ -199,9 +213,6 @@ def main() -> int:
     if o.json:
         said = {t: {n: {"p50": p(v, 0.5), "p99": p(v, 0.99)} for n, v in f.items()} for t, f in everything.items()}
         print(json.dumps(said))
-    else:
-        for title, figures in everything.items():
-            show(title, figures)
     return 0
 
 
