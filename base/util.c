@@ -140,7 +140,7 @@ int ntr_mkdir_p(const char *path, mode_t mode)
 	return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 }
 
-static int rm_children(int dirfd, const char *name, dev_t dev, const _Atomic bool *stop)
+static int rm_children(int dirfd, const char *name, dev_t dev, bool (*stop)(void *user), void *user)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	int r = 0;
@@ -164,7 +164,7 @@ static int rm_children(int dirfd, const char *name, dev_t dev, const _Atomic boo
 
 		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
 			continue;
-		if (stop && *stop) {
+		if (stop && stop(user)) {
 			r = -ECANCELED;
 			break;
 		}
@@ -174,7 +174,7 @@ static int rm_children(int dirfd, const char *name, dev_t dev, const _Atomic boo
 			k = -errno;
 		else if (fstatat(fd, d->d_name, &st, AT_SYMLINK_NOFOLLOW) || st.st_dev != dev)
 			k = -EBUSY;
-		else if (!(k = rm_children(fd, d->d_name, dev, stop)) &&
+		else if (!(k = rm_children(fd, d->d_name, dev, stop, user)) &&
 		         unlinkat(fd, d->d_name, AT_REMOVEDIR))
 			k = -errno;
 		if (k && !r)
@@ -186,10 +186,10 @@ static int rm_children(int dirfd, const char *name, dev_t dev, const _Atomic boo
 
 int ntr_rm_rf(int dirfd, const char *name)
 {
-	return ntr_rm_rf_until(dirfd, name, NULL);
+	return ntr_rm_rf_until(dirfd, name, NULL, NULL);
 }
 
-int ntr_rm_rf_until(int dirfd, const char *name, const _Atomic bool *stop)
+int ntr_rm_rf_until(int dirfd, const char *name, bool (*stop)(void *user), void *user)
 {
 	struct stat st;
 	int r;
@@ -198,7 +198,7 @@ int ntr_rm_rf_until(int dirfd, const char *name, const _Atomic bool *stop)
 		return errno == ENOENT ? 0 : -errno;
 	if (!S_ISDIR(st.st_mode))
 		return unlinkat(dirfd, name, 0) ? -errno : 0;
-	r = rm_children(dirfd, name, st.st_dev, stop);
+	r = rm_children(dirfd, name, st.st_dev, stop, user);
 	if (r)
 		return r;
 	return unlinkat(dirfd, name, AT_REMOVEDIR) ? -errno : 0;

@@ -136,8 +136,8 @@ int ntr_mkdir_p(const char *path, mode_t mode);
  * given them first. A missing name is success. Returns 0 or the first negative errno, having removed what it
  * could. */
 int ntr_rm_rf(int dirfd, const char *name);
-/* The same until another thread sets *stop: -ECANCELED then, and what is left stays. */
-int ntr_rm_rf_until(int dirfd, const char *name, const _Atomic bool *stop);
+/* The same until stop says so, which is asked before each entry: -ECANCELED then, and what is left stays. */
+int ntr_rm_rf_until(int dirfd, const char *name, bool (*stop)(void *user), void *user);
 
 /* n random bytes from the kernel (getrandom). 0 or negative errno. */
 int ntr_random(void *buf, size_t n);

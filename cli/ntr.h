@@ -140,7 +140,8 @@ void ntr_conn_notice(struct ntr_conn *c);
 /* patience.c: the state of a connection's peer as ps has it: 'T' stopped (SIGSTOP), 'Z' killed, but a thread
  * of it is in the kernel yet, '?' not known. */
 char ntr_daemon_state(int sock, pid_t *ret_pid);
-/* Tells, once (said), that the daemon is stopped; sets free one that was killed and cannot end. */
+/* Sets a daemon free that was killed and cannot end. What only a person can do, for that one or a stopped
+ * one, the person is told: once (said), with NULL not yet. */
 void ntr_daemon_notice(int sock, const char *store, const char *what, bool *said);
 /* Waits until there is something to read. -ETIMEDOUT after limit_s (0: never). */
 int ntr_daemon_wait(int sock, const char *store, const char *what, unsigned limit_s, bool *said);

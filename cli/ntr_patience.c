@@ -36,29 +36,38 @@ char ntr_daemon_state(int sock, pid_t *ret_pid)
 	return !name_end || !name_end[1] ? '?' : name_end[2] == 't' ? 'T' : name_end[2];
 }
 
-/* False: this user cannot. */
+/* True: all of the store's mounts that are there were ended, and one was. */
 static bool end_mounts(const char *store)
 {
 	static const char *const names[] = {"versions", "plain"};
 	ntr_autofree char *real = realpath(store, NULL);
-	bool done = true;
+	bool found = false, done = true;
 
 	for (size_t i = 0; real && i < NTR_COUNT(names); i++) {
 		ntr_autofree char *path = ntr_sprintf("%s/%s", real, names[i]);
 		dev_t dev;
 
-		if (path && !ntr_fuse_dev(path, &dev))
-			done &= !ntr_fuse_abort(dev);
+		if (!path || ntr_fuse_dev(path, &dev))
+			continue;
+		found = true;
+		done &= !ntr_fuse_abort(dev);
 	}
-	return done;
+	return found && done;
 }
 
-/* Sets free a daemon that was killed and cannot end. False: it is none, or this user cannot. */
-static bool help_end(int sock, const char *store)
+static void tell(char state, pid_t pid, const char *what)
 {
-	pid_t pid;
+	static const char kept[] = "(nothing that was written is lost)";
 
-	return ntr_daemon_state(sock, &pid) == 'Z' && (ntr_fuse_abort_of(pid) || end_mounts(store));
+	fprintf(stderr, "ntr: %s: waiting: the daemon (pid %d) ", what, (int)pid);
+	if (state == 'T')
+		fprintf(stderr, "is stopped; `kill -CONT %d` lets it go on, `kill -KILL %d` ends it %s\n",
+		        (int)pid, (int)pid, kept);
+	else
+		fprintf(stderr,
+		        "was killed, but waits in the kernel for a mount of its own; `umount -f` as root of "
+		        "what `findmnt -t fuse.ntr` lists ends that %s\n",
+		        kept);
 }
 
 void ntr_daemon_notice(int sock, const char *store, const char *what, bool *said)
@@ -66,22 +75,12 @@ void ntr_daemon_notice(int sock, const char *store, const char *what, bool *said
 	pid_t pid;
 	char state = ntr_daemon_state(sock, &pid);
 
-	if (*said || (state != 'T' && (state != 'Z' || help_end(sock, store))))
+	if (state == 'Z' && (ntr_fuse_abort_of(pid) || end_mounts(store)))
+		return;
+	if ((state != 'Z' && state != 'T') || !said || *said)
 		return;
 	*said = true;
-	if (state == 'T')
-		fprintf(stderr,
-		        "ntr: %s: waiting: the daemon (pid %d) is stopped; `kill -CONT %d` lets it go on, "
-		        "`kill -KILL %d` ends it (nothing that was written is lost)\n",
-		        what, (int)pid, (int)pid, (int)pid);
-	else
-		fprintf(stderr,
-		        "ntr: %s: waiting: the daemon (pid %d) was killed, but waits in the kernel for a "
-		        "mount of "
-		        "its own; `umount -f` as root of what `findmnt -t fuse.ntr` lists ends that (nothing "
-		        "that "
-		        "was written is lost)\n",
-		        what, (int)pid);
+	tell(state, pid, what);
 }
 
 int ntr_daemon_wait(int sock, const char *store, const char *what, unsigned limit_s, bool *said)
@@ -98,8 +97,8 @@ int ntr_daemon_wait(int sock, const char *store, const char *what, unsigned limi
 			return 0;
 		if (n < 0 && errno != EINTR)
 			return -errno;
-		if (n == 0 && !help_end(sock, store) && !soon)
-			ntr_daemon_notice(sock, store, what, said);
+		if (n == 0)
+			ntr_daemon_notice(sock, store, what, soon ? NULL : said);
 		if (limit_s && waited_s >= limit_s &&
 		        (waited_s >= limit_s + KERNEL_S || ntr_daemon_state(sock, &pid) != 'Z'))
 			return -ETIMEDOUT;

@@ -65,7 +65,7 @@ bool ntr_is_whiteout(const struct statx *sx)
 
 struct check {
 	struct ntr_memo *m;
-	const struct ntr_dirs *dirs;
+	struct ntr_dirs *dirs;
 	struct ntr_mdir *d;
 	uint32_t i; /* the entry that is expected next */
 };
@@ -123,9 +123,9 @@ static int check_entry(void *user, int fd, const char *name, size_t n)
 
 /* Names come in the order of the last walk, or something was added or removed. A directory whose ctime stands
  * still has the names that it had. */
-static int check_dir(struct check *c, struct ntr_dirs *dirs, struct ntr_mdir *d)
+static int check_dir(struct check *c, struct ntr_mdir *d)
 {
-	int fd, r = ntr_dirs_get(dirs, d, &fd);
+	int fd, r = ntr_dirs_get(c->dirs, d, &fd);
 
 	if (r)
 		return r == -ENOENT || r == -EACCES ? 1 : r;
@@ -152,7 +152,7 @@ int ntr_absorb_check(struct ntr_memo *m)
 	ntr_dirs_init(&dirs, m, m->cur->root); /* behind the look: it may lend the directory a mode */
 	r = check_subdir(&c, m->fd, "", m->cur->root, &sx);
 	for (struct ntr_mdir *d = m->cur->root; d && !r; d = d->next) {
-		r = check_dir(&c, &dirs, d);
+		r = check_dir(&c, d);
 		m->walked += c.i;
 		c.i = 0;
 	}

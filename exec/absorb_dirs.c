@@ -12,40 +12,6 @@ static bool is_locked(const struct ntr_mdir *d)
 	return (d->mode & 0500) != 0500 && geteuid();
 }
 
-/* chmod through fd, which may be of O_PATH. */
-static int set_mode(int fd, uint32_t mode)
-{
-	char proc[32];
-
-	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
-	return fchmodat(AT_FDCWD, proc, mode, 0) ? -errno : 0;
-}
-
-static int lend(const struct ntr_dirs *c, int fd, const struct stat *st, uint32_t bits)
-{
-	uint32_t mode = st->st_mode & 07777;
-	bool noted = ntr_lent_note(c->beside, st->st_ino, mode);
-	int r = set_mode(fd, mode | bits);
-
-	if (r && noted)
-		ntr_lent_forget(c->beside, st->st_ino, mode);
-	return r;
-}
-
-static int unlend(const struct ntr_dirs *c, int fd, uint32_t mode, uint32_t bits)
-{
-	struct stat st;
-	int r = fstat(fd, &st) ? -errno : 0;
-
-	if (r)
-		return r;
-	/* A mode that the session has set meanwhile is its own. */
-	if ((st.st_mode & 07777) == (mode | bits))
-		r = set_mode(fd, mode);
-	ntr_lent_forget(c->beside, st.st_ino, mode);
-	return r;
-}
-
 /* Lends u+rwx / u+rw to what name in dirfd is; returns the mode to give back. */
 static int lend_name(
         const struct ntr_dirs *c, int dirfd, const char *name, uint32_t bits, int *ret_fd, uint32_t *ret_mode)
@@ -58,7 +24,7 @@ static int lend_name(
 		return -errno;
 	if (S_ISLNK(st.st_mode))
 		return -ELOOP;
-	r = lend(c, fd, &st, bits);
+	r = ntr_lent_give(c->beside, fd, &st, bits);
 	if (r)
 		return r;
 	*ret_mode = st.st_mode & 07777;
@@ -68,7 +34,7 @@ static int lend_name(
 
 static int unlend_name(const struct ntr_dirs *c, int fd, uint32_t mode, uint32_t bits)
 {
-	int r = unlend(c, fd, mode, bits);
+	int r = ntr_lent_back(c->beside, fd, mode, bits);
 
 	close(fd);
 	return r;
@@ -99,7 +65,7 @@ static void slot_close(struct ntr_dirs *c, int i)
 	if (!d)
 		return;
 	if (c->slot[i].restore != UINT32_MAX) {
-		unlend(c, fd, c->slot[i].restore, 0700);
+		ntr_lent_back(c->beside, fd, c->slot[i].restore, 0700);
 		if (c->slot[i].known)
 			forget_touch(d, fd);
 	}
@@ -122,7 +88,7 @@ void ntr_dirs_init(struct ntr_dirs *c, const struct ntr_memo *m, struct ntr_mdir
 	if (!geteuid() || fstat(root_fd, &st) || (st.st_mode & 0500) == 0500)
 		return;
 	c->root_known = is_known(root, root_fd, "");
-	if (!lend(c, root_fd, &st, 0700))
+	if (!ntr_lent_give(c->beside, root_fd, &st, 0700))
 		c->root_restore = st.st_mode & 07777;
 }
 
@@ -131,7 +97,7 @@ void ntr_dirs_done(struct ntr_dirs *c)
 	for (int i = 0; i < NTR_DIRS_OPEN; i++)
 		slot_close(c, i);
 	if (c->root_restore != UINT32_MAX) {
-		unlend(c, c->root_fd, c->root_restore, 0700);
+		ntr_lent_back(c->beside, c->root_fd, c->root_restore, 0700);
 		if (c->root_known)
 			forget_touch(c->root, c->root_fd);
 	}

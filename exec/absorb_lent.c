@@ -58,7 +58,8 @@ int ntr_lent_open(int upper_fd)
 	return fd < 0 ? open_by_path(upper_fd) : fd;
 }
 
-bool ntr_lent_note(int beside, uint64_t ino, uint32_t mode)
+/* True: there is one now. */
+static bool note(int beside, uint64_t ino, uint32_t mode)
 {
 	char name[NAME], text[16];
 
@@ -72,7 +73,8 @@ bool ntr_lent_note(int beside, uint64_t ino, uint32_t mode)
 	       (!symlinkat(text, beside, name) || errno == EEXIST);
 }
 
-void ntr_lent_forget(int beside, uint64_t ino, uint32_t mode)
+/* Takes the note away if it says that mode. */
+static void forget(int beside, uint64_t ino, uint32_t mode)
 {
 	char name[NAME];
 	uint32_t noted;
@@ -80,6 +82,38 @@ void ntr_lent_forget(int beside, uint64_t ino, uint32_t mode)
 	note_name(ino, name);
 	if (read_note(beside, name, &noted) && noted == mode)
 		unlinkat(beside, name, 0);
+}
+
+static int set_mode(int fd, uint32_t mode)
+{
+	char proc[32];
+
+	snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
+	return fchmodat(AT_FDCWD, proc, mode, 0) ? -errno : 0;
+}
+
+int ntr_lent_give(int beside, int fd, const struct stat *st, uint32_t bits)
+{
+	uint32_t mode = st->st_mode & 07777;
+	bool noted = note(beside, st->st_ino, mode);
+	int r = set_mode(fd, mode | bits);
+
+	if (r && noted)
+		forget(beside, st->st_ino, mode);
+	return r;
+}
+
+int ntr_lent_back(int beside, int fd, uint32_t mode, uint32_t bits)
+{
+	struct stat st;
+	int r = fstat(fd, &st) ? -errno : 0;
+
+	if (r)
+		return r;
+	if ((st.st_mode & 07777) == (mode | bits))
+		r = set_mode(fd, mode);
+	forget(beside, st.st_ino, mode);
+	return r;
 }
 
 bool ntr_lent_any(int beside)

@@ -10,13 +10,15 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 /* The directory that upper lies in, O_PATH; -1 where it cannot be had: then nothing is noted. */
 int ntr_lent_open(int upper_fd);
-/* Notes the object's mode. An older note of it stays: that was its own mode. True: there is one now. */
-bool ntr_lent_note(int beside, uint64_t ino, uint32_t mode);
-/* Takes the note away if it says that mode. */
-void ntr_lent_forget(int beside, uint64_t ino, uint32_t mode);
+/* Lends bits to the object fd (O_PATH will do), whose state is st, and notes its mode before. An older note
+ * of it stays: that was its own mode. */
+int ntr_lent_give(int beside, int fd, const struct stat *st, uint32_t bits);
+/* Takes them back, and the note away. A mode that the session has set meanwhile is its own, and stays. */
+int ntr_lent_back(int beside, int fd, uint32_t mode, uint32_t bits);
 /* Are there any? */
 bool ntr_lent_any(int beside);
 /* The mode of the object's own, if what it has now (mode) was lent: u+rw or u+rwx and nothing else. */

@@ -10,40 +10,6 @@
 
 enum { IDLE_CLOSE_S = 60 };
 
-/* ---- the sweeper: deletes uppers that are history, off everybody's path ---- */
-
-enum { SWEEP_GRACE_S = 2 };
-
-static void *sweeper(void *arg)
-{
-	struct ntr_ctl *c = arg;
-
-	pthread_mutex_lock(&c->m);
-	for (;;) {
-		while (!c->sweep && !c->stopping)
-			pthread_cond_wait(&c->sweep_cond, &c->m);
-		if (!c->sweep)
-			break;
-		c->sweep = false;
-		pthread_mutex_unlock(&c->m);
-		ntr_upper_sweep(c->store, &c->sweep_end);
-		ntr_upper_stock(c->store);
-		pthread_mutex_lock(&c->m);
-	}
-	c->swept = true;
-	pthread_cond_broadcast(&c->sweep_cond);
-	pthread_mutex_unlock(&c->m);
-	return NULL;
-}
-
-void ntr_ctl_sweep(struct ntr_ctl *c)
-{
-	pthread_mutex_lock(&c->m);
-	c->sweep = true;
-	pthread_cond_signal(&c->sweep_cond);
-	pthread_mutex_unlock(&c->m);
-}
-
 /* ---- the table and the session's lock ---- */
 
 static struct ntr_sess *sess_new(struct ntr_ctl *c, uint64_t sid)
@@ -257,6 +223,7 @@ int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, str
 		ntr_sess_release(s);
 		return ntr_err_default(e, r, "use session %s", name);
 	}
+	ntr_ctl_used(c);
 	*ret = s;
 	return 0;
 }
@@ -594,8 +561,7 @@ int ntr_ctl_open(const char *store, const struct ntr_ctl_options *o, struct ntr_
 		ntr_upper_unstock(c->store);
 		recover_all(c);
 		ntr_upper_each(c->store, trash_orphan, c);
-		c->sweeper_on = !pthread_create(&c->sweeper, NULL, sweeper, c);
-		ntr_ctl_sweep(c);
+		ntr_ctl_sweeper_start(c);
 		*ret = c;
 		return 0;
 	}
@@ -624,23 +590,6 @@ static void close_session(struct ntr_sess *s)
 	ntr_sess_release(s);
 }
 
-/* A million files take longer to delete than anybody waits for a daemon to end. */
-static void end_sweeper(struct ntr_ctl *c)
-{
-	struct timespec until;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += SWEEP_GRACE_S;
-	pthread_mutex_lock(&c->m);
-	c->stopping = true;
-	pthread_cond_broadcast(&c->sweep_cond);
-	while (!c->swept && pthread_cond_timedwait(&c->sweep_cond, &c->m, &until) != ETIMEDOUT)
-		;
-	c->sweep_end = !c->swept;
-	pthread_mutex_unlock(&c->m);
-	pthread_join(c->sweeper, NULL);
-}
-
 void ntr_ctl_close(struct ntr_ctl *c)
 {
 	struct ntr_sess *s, *next;
@@ -649,8 +598,7 @@ void ntr_ctl_close(struct ntr_ctl *c)
 		return;
 	HASH_ITER (hh, c->sessions, s, next)
 		close_session(s);
-	if (c->sweeper_on)
-		end_sweeper(c);
+	ntr_ctl_sweeper_end(c);
 	ntr_ctl_served_end(c, false);
 	for (int i = 0; i < NTR_VMOUNTS; i++)
 		if (c->mounts[i].v)

@@ -564,6 +564,7 @@ int ntr_ctl_run(struct ntr_ctl *c, const char *session, const struct ntr_call_sp
 		ntr_err_set(e, r, "run the command");
 		ntr_err_why(e, "interrupted while waiting for an earlier call of session %s", session);
 	}
+	ntr_ctl_used(c);
 	__atomic_sub_fetch(&c->running, 1, __ATOMIC_RELAXED);
 	ntr_hist_add(&c->ops[NTR_OP_RUN], ntr_mono_ns() - began);
 	return r;

@@ -389,10 +389,8 @@ static int write_at_once(const struct change *ch, struct file *f, bool *ret_done
 
 static int write_in_steps(const struct change *ch, struct file *f, struct ntr_file_result *ret)
 {
-	int r;
+	int r = read_view(ch, f);
 
-	f->old.len = f->new.len = 0;
-	r = read_view(ch, f);
 	if (!r)
 		r = make_new(ch, f, ret);
 	return r || ret->why || unchanged(f) ? r : write_view(f);

@@ -1,5 +1,5 @@
-/* ls, cat, put: inside the view of a live session (so that they see and make what its processes see), else in
- * the tree. */
+/* cat, put, and where a path of theirs leads: inside the view of a live session (so that they see and make
+ * what its processes see), else in the tree. */
 #include "controller_impl.h"
 
 #include "../fs/file.h"
@@ -72,8 +72,16 @@ static int hold_if_live(struct ntr_ctl *c, const char *session, struct ntr_sess 
 	return recover_dead(s, &h, e);
 }
 
-/* Opens path in the view of a live session: *ret -1 when it is not. */
-static int open_in_view(struct ntr_ctl *c, const char *session, const char *path, int *ret, struct ntr_err *e)
+typedef int look_fn(struct ntr_live *l, const char *inner, int *ret_fd, struct ntr_err *e);
+
+static int look_read(struct ntr_live *l, const char *inner, int *ret_fd, struct ntr_err *e)
+{
+	return ntr_live_open(l, inner, O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, ret_fd, e);
+}
+
+/* Looks at path in the view of a live session: *ret -1 when it is not. */
+static int look_in_view(
+        struct ntr_ctl *c, const char *session, const char *path, look_fn *look, int *ret, struct ntr_err *e)
 {
 	struct ntr_sess *s;
 	const char *inner;
@@ -87,7 +95,7 @@ static int open_in_view(struct ntr_ctl *c, const char *session, const char *path
 	if (!r)
 		r = ntr_ctl_inner_path(h.wsroot, path, &inner, e);
 	if (!r)
-		r = ntr_live_open(s->live, *inner ? inner : ".", O_RDONLY | O_NONBLOCK | O_NOCTTY, 0, ret, e);
+		r = look(s->live, *inner ? inner : ".", ret, e);
 	pthread_mutex_unlock(&s->call_m);
 	return r;
 }
@@ -120,14 +128,14 @@ static int show_mounts(struct ntr_ctl *c, const char *session, const char *path,
 	return ntr_mounts_hold(c, &h, inner) ? ntr_ctl_make_live(c, session, e) : 0;
 }
 
-int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
-        struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e)
+static int look_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, look_fn *look,
+        int *ret_fd, struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e)
 {
 	struct ntr_head h = {0};
 	int r = rev ? 0 : show_mounts(c, session, path, e);
 
 	if (!r && !rev)
-		r = open_in_view(c, session, path, ret_fd, e);
+		r = look_in_view(c, session, path, look, ret_fd, e);
 
 	/* The supervisor died just now: what it leaves becomes the head. Or the mount below the view ended:
 	 * the session goes live anew. */
@@ -136,11 +144,23 @@ int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, co
 			*e = (struct ntr_err){0};
 		r = r == -EPIPE ? 0 : ntr_ctl_make_live(c, session, e);
 		if (!r)
-			r = open_in_view(c, session, path, ret_fd, e);
+			r = look_in_view(c, session, path, look, ret_fd, e);
 	}
 	if (!r)
 		r = snap_of(c, session, rev, ret, &h, e);
 	return r ? r : ntr_ctl_inner_path(*h.wsroot ? h.wsroot : "/workspace", path, ret_inner, e);
+}
+
+int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
+        struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e)
+{
+	return look_now(c, session, rev, path, look_read, ret_fd, ret, ret_inner, e);
+}
+
+int ntr_ctl_list_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
+        struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e)
+{
+	return look_now(c, session, rev, path, ntr_live_list, ret_fd, ret, ret_inner, e);
 }
 
 static int copy_fd(int in, int out)
@@ -226,168 +246,6 @@ int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const c
 	if (r == -EOPNOTSUPP)
 		ntr_err_why(e, "it is no regular file");
 	return r;
-}
-
-/* ---- ls ---- */
-
-static const char *type_name(uint32_t mode)
-{
-	switch (mode & S_IFMT) {
-	case S_IFDIR:
-		return "dir";
-	case S_IFLNK:
-		return "symlink";
-	case S_IFIFO:
-		return "fifo";
-	case S_IFSOCK:
-		return "socket";
-	case S_IFCHR:
-		return "chr";
-	case S_IFBLK:
-		return "blk";
-	default:
-		return "file";
-	}
-}
-
-static int add_entry(json_t *list, const char *name, const struct stat *st, const char *target)
-{
-	json_t *o = json_pack("{s:o,s:s,s:i,s:I,s:I,s:I,s:I,s:i,s:i}", "name",
-	        ntr_json_bytes(name, strlen(name)), "type", type_name(st->st_mode), "mode",
-	        (int)(st->st_mode & 07777), "size", (json_int_t)st->st_size, "mtime_ns",
-	        (json_int_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec, "ino",
-	        (json_int_t)st->st_ino, "nlink", (json_int_t)st->st_nlink, "uid", (int)st->st_uid, "gid",
-	        (int)st->st_gid);
-
-	if (o && target)
-		json_object_set_new(o, "target", ntr_json_bytes(target, strlen(target)));
-	return json_array_append_new(list, o) ? -ENOMEM : 0;
-}
-
-static int ls_dir_fd(int dirfd_, json_t *list)
-{
-	int fd = fcntl(dirfd_, F_DUPFD_CLOEXEC, 3), r = 0;
-	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
-	struct dirent *en;
-
-	if (!d) {
-		ntr_closep(&fd);
-		return -ENOMEM;
-	}
-	while (!r && (en = readdir(d))) {
-		char target[4097];
-		struct stat st;
-		ssize_t k = -1;
-
-		if (!strcmp(en->d_name, ".") || !strcmp(en->d_name, "..") ||
-		        fstatat(fd, en->d_name, &st, AT_SYMLINK_NOFOLLOW))
-			continue; /* gone meanwhile */
-		if (S_ISLNK(st.st_mode) && (k = readlinkat(fd, en->d_name, target, sizeof target - 1)) >= 0)
-			target[k] = '\0';
-		r = add_entry(list, en->d_name, &st, k >= 0 ? target : NULL);
-	}
-	closedir(d);
-	return r;
-}
-
-static int ls_fd(int fd, const char *path, json_t *list)
-{
-	const char *base = strrchr(path, '/');
-	struct stat st;
-
-	if (fstat(fd, &st))
-		return -errno;
-	return S_ISDIR(st.st_mode) ? ls_dir_fd(fd, list) : add_entry(list, base ? base + 1 : path, &st, NULL);
-}
-
-static int ls_one(
-        const struct ntr_snap *snap, uint64_t ino, const char *name, struct ntr_inode *in, json_t *list)
-{
-	struct stat st;
-	int r = ntr_inode_get(snap, ino, in);
-
-	if (r)
-		return r;
-	ntr_inode_stat(snap->store, in, &st);
-	st.st_ino <<= NTR_INO_FUSE_SHIFT;
-	if (in->data_kind == NTR_DATA_SYMLINK) {
-		char target[4097];
-
-		memcpy(target, in->payload, in->payload_len);
-		target[in->payload_len] = '\0';
-		return add_entry(list, name, &st, target);
-	}
-	return add_entry(list, name, &st, NULL);
-}
-
-static int ls_tree(const struct ntr_snap *snap, const char *path, json_t *list)
-{
-	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
-	const char *base = strrchr(path, '/');
-	struct ntr_dir_iter it;
-	struct ntr_dirent en;
-	uint64_t ino;
-	int r = in ? ntr_path_lookup(snap, path, &ino) : -ENOMEM;
-
-	if (!r)
-		r = ntr_inode_get(snap, ino, in);
-	if (r)
-		return r;
-	if (!S_ISDIR(in->mode))
-		return ls_one(snap, ino, base ? base + 1 : path, in, list);
-	ntr_dir_iter_init(&it, snap, ino, 0);
-	while ((r = ntr_dir_iter_next(&it, &en)) == 1)
-		if ((r = ls_one(snap, en.ino, en.name, in, list)))
-			break;
-	ntr_dir_iter_done(&it);
-	return r;
-}
-
-static const char *sort_key(const json_t *o, char **ret_own)
-{
-	*ret_own = NULL;
-	ntr_json_get_bytes(json_object_get(o, "name"), ret_own, NULL);
-	return *ret_own ? *ret_own : "";
-}
-
-static int by_name(const void *a, const void *b)
-{
-	ntr_autofree char *x = NULL, *y = NULL;
-	const char *p = sort_key(*(json_t *const *)a, &x), *q = sort_key(*(json_t *const *)b, &y);
-
-	return strcmp(p, q);
-}
-
-static json_t *sorted(json_t *list)
-{
-	size_t n = json_array_size(list);
-	ntr_autofree json_t **v = calloc(n + 1, sizeof *v);
-	json_t *out = json_array();
-
-	for (size_t i = 0; v && i < n; i++)
-		v[i] = json_array_get(list, i);
-	if (v)
-		qsort(v, n, sizeof *v, by_name);
-	for (size_t i = 0; v && i < n; i++)
-		json_array_append(out, v[i]);
-	return out;
-}
-
-int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t **ret,
-        struct ntr_err *e)
-{
-	ntr_autojson json_t *list = json_array();
-	ntr_autoclose int fd = -1;
-	struct ntr_snap snap;
-	const char *inner;
-	int r = list ? ntr_ctl_open_now(c, session, rev, path, &fd, &snap, &inner, e) : -ENOMEM;
-
-	if (!r)
-		r = fd >= 0 ? ls_fd(fd, inner, list) : ls_tree(&snap, inner, list);
-	if (r)
-		return fail(e, r, "list", path);
-	*ret = sorted(list);
-	return *ret ? 0 : -ENOMEM;
 }
 
 /* ---- put ---- */

@@ -82,8 +82,11 @@ struct ntr_ctl {
 	unsigned running;          /* calls under way */
 	struct ntr_served *served; /* commits mounted for ordinary users */
 	pthread_t sweeper;
-	bool sweeper_on, stopping, sweep, swept; /* swept: the sweeper has ended */
-	_Atomic bool sweep_end;                  /* what is trash yet is left to the next daemon */
+	bool sweeper_on, sweep, swept; /* swept: the sweeper has ended */
+	_Atomic bool stopping;
+	_Atomic bool sweep_end;          /* what is trash yet is left to the next daemon */
+	_Atomic uint64_t sweep_patience; /* from then on it waits for no rest */
+	_Atomic uint64_t used_ns;        /* when a session was last asked for something */
 	bool trim; /* a large commit has passed: give its memory back at the next tick */
 	pthread_cond_t sweep_cond;
 	uint64_t started_ns;
@@ -199,13 +202,22 @@ bool ntr_ctl_close_idle(struct ntr_sess *not_this);
 int ntr_sess_state(struct ntr_sess *s, const struct ntr_head *h, struct ntr_err *e);
 void ntr_ctl_live_options(struct ntr_ctl *c, const struct ntr_head *h, struct ntr_live_options *ret);
 int ntr_ctl_versions(struct ntr_ctl *c, struct ntr_err *e);
+
+/* controller_sweep.c. Trash has come, or spare uppers went: */
 void ntr_ctl_sweep(struct ntr_ctl *c);
+/* A request begins or ends: */
+void ntr_ctl_used(struct ntr_ctl *c);
+void ntr_ctl_sweeper_start(struct ntr_ctl *c);
+void ntr_ctl_sweeper_end(struct ntr_ctl *c);
 
 /* controller_files.c */
 /* "sub/dir", "/workspace/sub", "/workspace" -> path below the workspace, without leading '/'. */
 int ntr_ctl_inner_path(const char *wsroot, const char *path, const char **ret, struct ntr_err *e);
 /* path as it is now (or, with rev, was): open inside the view, or *ret_fd -1 and *ret_inner in a tree. */
 int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
+        struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e);
+/* The same; what comes from the view is from ntr_live_list. */
+int ntr_ctl_list_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
         struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e);
 
 /* For what only the view can tell (it follows symlinks): makes the session live, unless a call runs, when it

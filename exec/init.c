@@ -85,6 +85,7 @@ static const struct {
         {"fold", ntr_init_fold, 3, false},
         {"swap", ntr_init_swap, 3, false},
         {"open", ntr_init_open, 0, false},
+        {"list", ntr_init_list, 1, false},
         {"pathop", ntr_init_pathop, 0, false},
         {"clone", ntr_init_clone, 0, false},
         {"tree", ntr_init_tree, 2, true},

@@ -266,6 +266,7 @@ void ntr_inithelper_end(struct ntr_init *in);
  * not exist. follow: also a symlink there. -EXDEV: it leads out. */
 int ntr_init_resolve(int root, const char *wsroot, const char *path, bool follow, char **ret);
 void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq);
+void ntr_init_list(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_pathop(struct ntr_init *in, struct ntr_initreq *rq);
 
 #endif

@@ -1,12 +1,15 @@
 /* init_file: single operations on files of the view, for put, cat, ls and the like. Nothing stays open here.
  */
-#include "init_rename.h"
 #include "init.h"
+#include "init_rename.h"
+#include "entries.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 
@@ -84,6 +87,45 @@ void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq)
 	 * daemon's: it would ask itself. */
 	close(fcntl(fd, F_DUPFD_CLOEXEC, 3));
 	ntr_init_send(in, rq->req, json_pack("{s:b,s:b}", "ok", 1, "made", make), &fd, 1);
+}
+
+/* ---- listing ---- */
+
+/* In a child: a large directory takes its time, and calls go on meanwhile. */
+static void __attribute__((noreturn)) list(int fd, int out, const char *path)
+{
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	prctl(PR_SET_NAME, "ntr-ls");
+	if (dup2(fd, 0) < 0 || dup2(out, 1) < 0)
+		_exit(1);
+	closefrom(2); /* ntrd must see its socket close when ntr-init dies */
+	signal(SIGPIPE, SIG_DFL);
+	ntr_entries_write(0, path, 1);
+	_exit(0);
+}
+
+void ntr_init_list(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	ntr_autofree char *path = NULL;
+	ntr_autoclose int fd = -1;
+	int r = get_path(rq, "path", &path);
+	pid_t pid;
+
+	if (!r)
+		r = fd = open_in_view(in, path, O_PATH, 0);
+	if (r < 0) {
+		ntr_init_errno(in, rq->req, r);
+		return;
+	}
+	pid = fork();
+	if (!pid)
+		list(fd, rq->fds[0], path);
+	if (pid < 0) {
+		ntr_init_errno(in, rq->req, -errno);
+		return;
+	}
+	ntr_inithelper_adopt(in, pid);
+	ntr_init_ok(in, rq->req);
 }
 
 /* ---- operations on names: the last component is not followed ---- */

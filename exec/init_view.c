@@ -113,7 +113,7 @@ void ntr_init_start(struct ntr_init *in, struct ntr_initreq *rq)
 static int replace_in_turn(struct ntr_init *in, int mount, struct ntr_err *e)
 {
 	ntr_autoclose int spare = -1;
-	int r = ntr_view_clone(in->wsroot, &spare);
+	int r = ntr_view_copy(AT_FDCWD, in->wsroot, &spare);
 
 	if (!r)
 		r = ntr_view_detach(in->wsroot, true);
@@ -248,7 +248,7 @@ void ntr_init_tree(struct ntr_init *in, struct ntr_initreq *rq)
 	int r = open_tree_of(rq, &e);
 
 	/* alone better than not at all */
-	if (!r && ntr_view_tree(rq->fds[0], rq->fds[1], &fd) && (r = ntr_view_copy(rq->fds[0], &fd)))
+	if (!r && ntr_view_tree(rq->fds[0], rq->fds[1], &fd) && (r = ntr_view_copy(rq->fds[0], "", &fd)))
 		ntr_err_set(&e, r, "copy the commit's mount");
 	if (r)
 		ntr_init_error(in, rq->req, &e);
@@ -260,7 +260,7 @@ void ntr_init_clone(struct ntr_init *in, struct ntr_initreq *rq)
 {
 	ntr_autoclose int fd = -1;
 	struct ntr_err e = {0};
-	int r = ntr_view_clone(in->wsroot, &fd);
+	int r = ntr_view_copy(AT_FDCWD, in->wsroot, &fd);
 
 	if (r) {
 		ntr_err_set(&e, r, "copy the session's mount");

@@ -43,6 +43,7 @@
  *   {"op":"open","path":B,"flags":N,"mode":N,"make":bool?}   opens below wsroot, symlinks that lead out
  *                                           refused; with make, what is not there is made:
  *                                           {"req","ok":true,"made":bool} fd, or {"req","errno":N}
+ *   {"op":"list","path":B} fds pipe         a child writes what is there (entries.h): {"req","ok"|"errno"}
  *   {"op":"pathop","kind":"mkdir|unlink|rmdir|rename|chmod|symlink","path":B,"to":B,"mode":N}
  * {"req","ok"|"errno"}
  *   {"op":"tree","tree":HEX} fds versions empty   before start, too: a detached mount of that commit's tree:

@@ -346,7 +346,7 @@ int ntr_live_swap(struct ntr_live *l, struct ntr_head *h, const struct ntr_live_
 	if (r)
 		return r;
 	l->background = 0;
-	l->dirty = l->unrecorded = false;
+	l->dirty = l->written = l->unrecorded = false;
 	adopt_upper(l, &next, ntr_steal_ptr(memo));
 	return 0;
 }
@@ -369,5 +369,22 @@ int ntr_live_ensure(struct ntr_live *l, const char *path, unsigned mode, int *re
 	        NULL, 0, &reply, ret_fd, NULL);
 
 	*ret_made = !r && ntr_json_bool(reply, "made", false);
+	return r;
+}
+
+int ntr_live_list(struct ntr_live *l, const char *path, int *ret_fd, struct ntr_err *e)
+{
+	ntr_autoclose int in = -1, out = -1;
+	int p[2], r;
+
+	if (pipe2(p, O_CLOEXEC))
+		return ntr_err_set(e, -errno, "make a pipe");
+	in = p[0];
+	out = p[1];
+	r = ntr_initlink_do(l->link,
+	        json_pack("{s:s,s:o}", "op", "list", "path", ntr_json_bytes(path, strlen(path))), &out, 1,
+	        NULL, NULL, e);
+	if (!r)
+		*ret_fd = ntr_steal_fd(&in);
 	return r;
 }

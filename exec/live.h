@@ -69,5 +69,7 @@ int ntr_live_open(
         struct ntr_live *l, const char *path, int flags, unsigned mode, int *ret_fd, struct ntr_err *e);
 /* The same for reading and writing, and makes the file where there is none (*ret_made). */
 int ntr_live_ensure(struct ntr_live *l, const char *path, unsigned mode, int *ret_fd, bool *ret_made);
+/* Lists it there: what ntr_entries_read reads comes from *ret_fd. */
+int ntr_live_list(struct ntr_live *l, const char *path, int *ret_fd, struct ntr_err *e);
 
 #endif

@@ -169,26 +169,22 @@ int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_
 static int open_locked(int dirfd, const char *name, int *ret)
 {
 	ntr_autoclose int path = openat(dirfd, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	ntr_autoclose int beside = -1;
-	char proc[32];
+	ntr_autoclose int fd = -1, beside = -1;
 	struct stat st;
-	int r = 0;
+	int r;
 
 	if (path < 0 || fstat(path, &st))
 		return -errno;
 	beside = ntr_lent_open(path);
-	ntr_lent_note(beside, st.st_ino, st.st_mode & 07777);
-	snprintf(proc, sizeof proc, "/proc/self/fd/%d", path);
-	if (fchmodat(AT_FDCWD, proc, (st.st_mode | S_IRWXU) & 07777, 0))
-		return -errno;
-	*ret = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (*ret < 0)
-		r = -errno;
-	if (fchmodat(AT_FDCWD, proc, st.st_mode & 07777, 0) && !r) {
-		r = -errno;
-		ntr_closep(ret);
-	}
-	ntr_lent_forget(beside, st.st_ino, st.st_mode & 07777);
+	r = ntr_lent_give(beside, path, &st, S_IRWXU);
+	if (r)
+		return r;
+	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	r = fd < 0 ? -errno : 0;
+	if (ntr_lent_back(beside, path, st.st_mode & 07777, S_IRWXU) && !r)
+		r = -EIO;
+	if (!r)
+		*ret = ntr_steal_fd(&fd);
 	return r;
 }
 
@@ -275,18 +271,20 @@ int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n)
 	return -EEXIST;
 }
 
-void ntr_upper_sweep(struct ntr_store *s, const _Atomic bool *stop)
+bool ntr_upper_sweep(struct ntr_store *s, bool (*stop)(void *user), void *user)
 {
 	int fd = openat(ntr_store_dirfd(s), "upper", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
 	struct dirent *en;
+	bool all = true;
 
 	if (!d)
-		return;
-	while (!(stop && *stop) && (en = readdir(d)))
+		return true;
+	while (all && (en = readdir(d)))
 		if (!strncmp(en->d_name, "trash.", 6))
-			ntr_rm_rf_until(dirfd(d), en->d_name, stop);
+			all = ntr_rm_rf_until(dirfd(d), en->d_name, stop, user) != -ECANCELED;
 	closedir(d);
+	return all;
 }
 
 int ntr_upper_each(struct ntr_store *s, int (*fn)(void *user, uint64_t sid, uint64_t n), void *user)

@@ -38,9 +38,9 @@ int ntr_upper_init_of(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_
 bool ntr_init_alive(const struct ntr_init_id *id);
 /* Renames to trash and has it deleted by the background sweeper. Missing is success. */
 int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n);
-/* Deletes all trash now (also what an earlier daemon left), until *stop (NULL: never): what is left then is
- * the next daemon's. For the sweeper thread and for tests. */
-void ntr_upper_sweep(struct ntr_store *s, const _Atomic bool *stop);
+/* Deletes all trash now (also what an earlier daemon left), until stop says so: false then, for some is left.
+ * For the sweeper thread and for tests. */
+bool ntr_upper_sweep(struct ntr_store *s, bool (*stop)(void *user), void *user);
 /* Makes directories ready for ntr_upper_make to take (spare.*). For the sweeper thread. */
 void ntr_upper_stock(struct ntr_store *s);
 /* What an earlier daemon had ready goes: after a power failure it may not be what it was. */

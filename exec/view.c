@@ -561,22 +561,8 @@ int ntr_view_tree(int tree_fd, int empty_fd, int *ret_fd)
 	return *ret_fd < 0 ? -errno : 0;
 }
 
-int ntr_view_copy(int dir_fd, int *ret_fd)
+int ntr_view_copy(int dir_fd, const char *path, int *ret_fd)
 {
-	int fd = open_tree(dir_fd, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
-
-	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
-	return 0;
-}
-
-int ntr_view_clone(const char *wsroot, int *ret_fd)
-{
-	int fd = open_tree(AT_FDCWD, wsroot, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-
-	if (fd < 0)
-		return -errno;
-	*ret_fd = fd;
-	return 0;
+	*ret_fd = open_tree(dir_fd, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH);
+	return *ret_fd < 0 ? -errno : 0;
 }

@@ -29,8 +29,8 @@ int ntr_view_overlay(const struct ntr_overlay *o, int *ret_fd, struct ntr_err *e
  * read-only and detached. Seen as they are, two commits would be one device, with one inode number for a file
  * in both: diff would take what differs for the same file, and cp -a and tar for two links of it. */
 int ntr_view_tree(int tree_fd, int empty_fd, int *ret_fd);
-/* A detached copy of the mount at dir_fd, from that directory down. */
-int ntr_view_copy(int dir_fd, int *ret_fd);
+/* A detached copy of the mount at path (relative to dir_fd; "": dir_fd itself), from that directory down. */
+int ntr_view_copy(int dir_fd, const char *path, int *ret_fd);
 /* A tmpfs of size bytes, put over the directory over_fd where overlays are built, so that its directories can
  * be their layers. *ret_fd is its root (O_PATH). */
 int ntr_view_memory(int over_fd, uint64_t size, int *ret_fd, struct ntr_err *e);
@@ -44,7 +44,5 @@ int ntr_view_detach(const char *wsroot, bool lazy);
 /* 1 if a process, an open file or a mapping uses the top mount, 0 if not, or negative errno. Changes nothing.
  */
 int ntr_view_busy(const char *wsroot);
-/* A detached clone of the view's mount, to be attached elsewhere. */
-int ntr_view_clone(const char *wsroot, int *ret_fd);
 
 #endif

@@ -304,17 +304,27 @@ static void test_rm_rf_single(void **state)
 	assert_int_equal(ntr_rm_rf(AT_FDCWD, at("target/below")), -ENOTDIR);
 }
 
+static bool stop_at(void *user)
+{
+	int *left = user;
+
+	return !(*left)--;
+}
+
 static void test_rm_rf_until(void **state)
 {
-	_Atomic bool stop = true;
+	int left = 0;
 
 	(void)state;
 	assert_int_equal(ntr_mkdir_p(at("u/v"), 0755), 0);
 	put("u/v/f", "x", 1);
-	assert_int_equal(ntr_rm_rf_until(AT_FDCWD, at("u"), &stop), -ECANCELED);
+	assert_int_equal(ntr_rm_rf_until(AT_FDCWD, at("u"), stop_at, &left), -ECANCELED);
 	assert_int_equal(access(at("u/v/f"), F_OK), 0);
-	stop = false;
-	assert_int_equal(ntr_rm_rf_until(AT_FDCWD, at("u"), &stop), 0);
+	left = 1; /* in the directory below */
+	assert_int_equal(ntr_rm_rf_until(AT_FDCWD, at("u"), stop_at, &left), -ECANCELED);
+	assert_int_equal(access(at("u/v/f"), F_OK), 0);
+	left = 9;
+	assert_int_equal(ntr_rm_rf_until(AT_FDCWD, at("u"), stop_at, &left), 0);
 	assert_int_equal(access(at("u"), F_OK), -1);
 }
 

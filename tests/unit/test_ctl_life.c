@@ -1,6 +1,7 @@
 /* The life of sessions: calls, commits, work that no commit has, rollback, forks beside a running call,
  * supervisors that are killed. */
 #include "ctl_fixture.h"
+#include "exec/controller_impl.h"
 #include "exec/live_upper.h"
 
 #include <pthread.h>
@@ -612,21 +613,55 @@ static void make_trash(void)
 	assert_int_equal(chmod(in_store("upper/trash.1.1.0/u/a/b"), 0), 0);
 }
 
+static bool at_once(void *user)
+{
+	(void)user;
+	return true;
+}
+
 /* A daemon that has to end leaves them to the next one. */
 static void test_trash(void **state)
 {
-	_Atomic bool stop = true;
+	const struct ntr_store_options o = {.create = false};
+	struct ntr_err e = {0};
+	struct ntr_store *s;
 
 	(void)state;
-	while (access(in_store("upper/spare.1"), F_OK)) /* the first sweep is over */
-		usleep(1000);
+	cfx_close(&fx);
+	assert_int_equal(ntr_store_open(fx.store, &o, &s, &e), 0);
 	make_trash();
-	ntr_upper_sweep(ntr_ctl_store(fx.c), &stop);
+	assert_false(ntr_upper_sweep(s, at_once, NULL));
+	ntr_store_close(s);
 	assert_int_equal(access(in_store("upper/trash.1.1.0/u/a"), F_OK), 0);
-	cfx_reopen(&fx);
+	cfx_open(&fx);
 	cfx_close(&fx);
 	assert_int_equal(access(in_store("upper/trash.1.1.0"), F_OK), -1);
 	cfx_open(&fx);
+}
+
+static bool is_trash(void)
+{
+	return !access(in_store("upper/trash.1.1.0"), F_OK);
+}
+
+/* While requests come nothing is deleted; when they rest it is, and at the latest when patience ends. */
+static void test_trash_waits(void **state)
+{
+	(void)state;
+	for (int rest = 0; rest < 2; rest++) {
+		fx.c->used_ns = UINT64_MAX; /* just now, however long that takes */
+		make_trash();
+		ntr_ctl_sweep(fx.c);
+		usleep(500000);
+		assert_true(is_trash());
+		if (rest)
+			fx.c->used_ns = 0;
+		else
+			fx.c->sweep_patience = 0;
+		for (int i = 0; i < 3000 && is_trash(); i++)
+			usleep(10000);
+		assert_false(is_trash());
+	}
 }
 
 int main(void)
@@ -649,6 +684,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_killed_during, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_killed_anytime, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_trash, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_trash_waits, setup, teardown),
 	};
 	const char *why = cfx_cannot();
 

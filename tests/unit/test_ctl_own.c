@@ -109,6 +109,24 @@ static void test_files(void **state)
 	check("an agent's edit and write");
 }
 
+/* What a listing and a file ask is asked by the supervisor's child. */
+static void test_listing(void **state)
+{
+	ntr_autojson json_t *list = NULL;
+	struct ntr_err e = {0};
+
+	(void)state;
+	cfx_run(&fx, "s", "mkdir -p a/b; for i in {1..300}; do : >a/b/$i; done; ln -s b a/l");
+	assert_int_equal(ntr_ctl_stop(fx.c, NULL, NULL, &e), 0);
+	cfx_run(&fx, "s", "echo 1 >n");
+	all = 0;
+	assert_int_equal(ntr_ctl_ls(fx.c, "s", NULL, "a/l", &list, &e), 0);
+	assert_int_equal(json_array_size(list), 300);
+	assert_true(all > 0);
+	cfx_has(&fx, "s", "a/b/7", "");
+	check("ls of a live session");
+}
+
 static void test_mounted_commit(void **state)
 {
 	struct ntr_err e = {0};
@@ -131,6 +149,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_start_call_fold, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rollback_fork, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_files, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_listing, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_mounted_commit, setup, teardown),
 	};
 	const char *cannot = cfx_cannot();

@@ -1,0 +1,119 @@
+/* ls: in the view of a live session the supervisor's child lists (entries.h), else the tree is read. */
+#include "controller_impl.h"
+#include "entries.h"
+
+#include "../fs/file.h"
+#include "../fs/names.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <sys/stat.h>
+
+static int ls_one(
+        const struct ntr_snap *snap, uint64_t ino, const char *name, struct ntr_inode *in, json_t *list)
+{
+	struct stat st;
+	int r = ntr_inode_get(snap, ino, in);
+
+	if (r)
+		return r;
+	ntr_inode_stat(snap->store, in, &st);
+	st.st_ino <<= NTR_INO_FUSE_SHIFT;
+	if (in->data_kind == NTR_DATA_SYMLINK) {
+		char target[4097];
+
+		memcpy(target, in->payload, in->payload_len);
+		target[in->payload_len] = '\0';
+		return json_array_append_new(list, ntr_entries_one(name, &st, target)) ? -ENOMEM : 0;
+	}
+	return json_array_append_new(list, ntr_entries_one(name, &st, NULL)) ? -ENOMEM : 0;
+}
+
+static int ls_tree(const struct ntr_snap *snap, const char *path, json_t *list)
+{
+	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
+	const char *base = strrchr(path, '/');
+	struct ntr_dir_iter it;
+	struct ntr_dirent en;
+	uint64_t ino;
+	int r = in ? ntr_path_lookup(snap, path, &ino) : -ENOMEM;
+
+	if (!r)
+		r = ntr_inode_get(snap, ino, in);
+	if (r)
+		return r;
+	if (!S_ISDIR(in->mode))
+		return ls_one(snap, ino, base ? base + 1 : path, in, list);
+	ntr_dir_iter_init(&it, snap, ino, 0);
+	while ((r = ntr_dir_iter_next(&it, &en)) == 1)
+		if ((r = ls_one(snap, en.ino, en.name, in, list)))
+			break;
+	ntr_dir_iter_done(&it);
+	return r;
+}
+
+static const char *sort_key(const json_t *o, char **ret_own)
+{
+	*ret_own = NULL;
+	ntr_json_get_bytes(json_object_get(o, "name"), ret_own, NULL);
+	return *ret_own ? *ret_own : "";
+}
+
+static int by_name(const void *a, const void *b)
+{
+	ntr_autofree char *x = NULL, *y = NULL;
+	const char *p = sort_key(*(json_t *const *)a, &x), *q = sort_key(*(json_t *const *)b, &y);
+
+	return strcmp(p, q);
+}
+
+static json_t *sorted(json_t *list)
+{
+	size_t n = json_array_size(list);
+	ntr_autofree json_t **v = calloc(n + 1, sizeof *v);
+	json_t *out = json_array();
+
+	for (size_t i = 0; v && i < n; i++)
+		v[i] = json_array_get(list, i);
+	if (v)
+		qsort(v, n, sizeof *v, by_name);
+	for (size_t i = 0; v && i < n; i++)
+		json_array_append(out, v[i]);
+	return out;
+}
+
+/* *ret_ended: the mount below the view ended meanwhile. */
+static int ls_once(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t *list,
+        bool *ret_ended, struct ntr_err *e)
+{
+	struct ntr_snap snap;
+	const char *inner;
+	int fd = -1;
+	int r = ntr_ctl_list_now(c, session, rev, path, &fd, &snap, &inner, e);
+
+	*ret_ended = false;
+	if (r || fd < 0)
+		return r ? r : ls_tree(&snap, inner, list);
+	json_array_clear(list);
+	r = ntr_entries_read(fd, list);
+	*ret_ended = r == -ENOTCONN || r == -ECONNABORTED;
+	return r;
+}
+
+int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t **ret,
+        struct ntr_err *e)
+{
+	ntr_autojson json_t *list = json_array();
+	bool ended = false;
+	int r = list ? ls_once(c, session, rev, path, list, &ended, e) : -ENOMEM;
+
+	if (ended) {
+		r = ntr_ctl_make_live(c, session, e);
+		if (!r)
+			r = ls_once(c, session, rev, path, list, &ended, e);
+	}
+	if (r)
+		return ntr_err_default(e, r, "list %s", *path ? path : "/");
+	*ret = sorted(list);
+	return *ret ? 0 : -ENOMEM;
+}
