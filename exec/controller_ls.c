@@ -82,7 +82,7 @@ static json_t *sorted(json_t *list)
 	return out;
 }
 
-/* *ret_ended: the mount below the view ended meanwhile. */
+/* *ret_ended: the mount below the view, or the supervisor, ended meanwhile. */
 static int ls_once(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t *list,
         bool *ret_ended, struct ntr_err *e)
 {
@@ -96,7 +96,7 @@ static int ls_once(struct ntr_ctl *c, const char *session, const char *rev, cons
 		return r ? r : ls_tree(&snap, inner, list);
 	json_array_clear(list);
 	r = ntr_entries_read(fd, list);
-	*ret_ended = r == -ENOTCONN || r == -ECONNABORTED;
+	*ret_ended = r == -ENOTCONN || r == -ECONNABORTED || r == -EINTR;
 	return r;
 }
 

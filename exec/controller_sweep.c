@@ -2,10 +2,11 @@
  *
  * Deletions fill the disk's journal, and each commit's fdatasync has to wait for it: beside the deletion of
  * 50,000 files calls took 16-24 ms that take 3-8 without. So it works while nothing is asked of the daemon,
- * and stops when something is; but not for ever, for the room is needed. */
+ * and stops when something is; but not for ever, and not where room is short. */
 #include "controller_impl.h"
 
 #include <errno.h>
+#include <sys/statvfs.h>
 
 enum { REST_MS = 300, PATIENCE_S = 10, GRACE_S = 2 };
 
@@ -14,6 +15,14 @@ static struct timespec after(uint64_t ns)
 	uint64_t at = ntr_mono_ns() + ns;
 
 	return (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
+}
+
+static bool room_is_short(const struct ntr_ctl *c)
+{
+	struct statvfs v;
+
+	return !fstatvfs(ntr_store_dirfd(c->store), &v) &&
+	       (v.f_bavail < v.f_blocks / 20 || (v.f_files && v.f_favail < v.f_files / 20));
 }
 
 static bool is_used(struct ntr_ctl *c)
@@ -52,7 +61,7 @@ static void *sweeper(void *arg)
 		if (c->sweep_end || (!c->sweep && !left))
 			break;
 		if (!left)
-			c->sweep_patience = ntr_mono_ns() + PATIENCE_S * 1000000000ull;
+			c->sweep_patience = room_is_short(c) ? 0 : ntr_mono_ns() + PATIENCE_S * 1000000000ull;
 		c->sweep = false;
 		pthread_mutex_unlock(&c->m);
 		ntr_upper_stock(c->store);
