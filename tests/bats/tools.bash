@@ -38,12 +38,13 @@ reach() {
 
 # What comes between two calls. NTR_FOLDS: stop (the default) folds, so that the next call sees what this one did as committed,
 # read from the store; keep leaves it in the upper; quiet waits for the fold that comes by itself when the upper is large;
-# mixed does one of these at random (NTR_SEED).
+# mixed does one of these at random (NTR_SEED repeats it).
 settle() {
-	local how=${NTR_FOLDS:-stop}
-	[ -n "${settled:-}" ] || RANDOM=${NTR_SEED:-1}
-	settled=1
-	[ "$how" != mixed ] || how=$(printf '%s\n' stop keep quiet restart | sed -n "$((RANDOM % 4 + 1))p")
+	local how=${NTR_FOLDS:-stop} kinds=(stop keep quiet restart)
+	if [ "$how" = mixed ]; then
+		[ -n "${settled:-}" ] || { settled=${NTR_SEED:-$RANDOM}; echo "NTR_SEED=$settled"; RANDOM=$settled; }
+		how=${kinds[RANDOM % 4]}
+	fi
 	case $how in
 	stop) ntr stop >/dev/null ;;
 	quiet) sleep 0.4 ;;

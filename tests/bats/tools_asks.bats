@@ -461,6 +461,7 @@ open(\"done\", \"w\").close(); time.sleep(60)" >/dev/null 2>&1 </dev/null & unti
 	both 'rm a; echo 2 >>b; cat b; ls; stat -c %h b; ln b h; echo 3 >>h; cat b; [ b -ef h ] && echo same'
 	both 'rm c; chmod 600 d; stat -c "%a %h" d; mv d e; cat e/d; rm e/e e/f; echo more >>g; cat g; ls e'
 	both 'mv -f g b; cat b h; rm -r b e; ls -A; cat h'
+	ntr stop # h counts b until the fold
 	both 'stat -c %h h; rm h; ls -A'
 }
 
@@ -537,7 +538,7 @@ open(\"done\", \"w\").close(); time.sleep(60)" >/dev/null 2>&1 </dev/null & unti
 	assert_line --index 0 sub || assert_line --index 0 .ntr
 	assert_line x
 	ntr stop -s s
-	run timeout 60 find proj -name f
+	run timeout 60 find proj -path proj/.ntr/upper -prune -o -name f -print # overlayfs closes its work folders to all
 	assert_output proj/sub/f
 	ntr daemon stop
 	export NTR_STORE=$TEST_DIR/store
