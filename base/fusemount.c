@@ -161,3 +161,14 @@ unsigned ntr_fuse_abort_of(pid_t pid)
 		closedir(d);
 	return n;
 }
+
+int ntr_umount(const char *path, int flags)
+{
+	int r = umount2(path, flags) ? -errno : 0;
+
+	for (int i = 0; r == -EBUSY && i < 25; i++) {
+		usleep(10000);
+		r = umount2(path, flags) ? -errno : 0;
+	}
+	return r;
+}

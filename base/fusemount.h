@@ -12,6 +12,10 @@ int ntr_fuse_dev(const char *path, dev_t *ret);
  * can; others where fusectl is mounted at /sys/fs/fuse/connections, for their own mounts. */
 int ntr_fuse_abort(dev_t dev);
 
+/* umount2(2). It says EBUSY also of who only passes by (a look-up, a descriptor that is just being closed):
+ * tried for a quarter of a second. */
+int ntr_umount(const char *path, int flags);
+
 /* Does so for every connection whose device the process pid has open, as far as the kernel tells
  * (Linux 6.17). The number of those that were ended. */
 unsigned ntr_fuse_abort_of(pid_t pid);

@@ -6,6 +6,7 @@
 #include "ntr.h"
 #include "ntr_spawn.h"
 
+#include "../base/fusemount.h"
 #include "../base/util.h"
 
 #include <errno.h>
@@ -225,14 +226,20 @@ static int umount_user(const struct ntr_cmd *cmd, const char *dir)
 	char name[] = "fusermount3", opt[] = "-u", dashes[] = "--", text[512];
 	ntr_autofree char *where = strdup(dir);
 	char *argv[] = {name, opt, dashes, where, NULL};
-	int status = 0, r = where ? ntr_spawn_wait(argv, -1, NULL, text, sizeof text, &status) : -ENOMEM;
+	int status = 0, r;
 
-	if (r)
-		return fusermount_missing(cmd, r);
-	if (!failed(status))
-		return 0;
-	if (strstr(text, "busy"))
-		return umount_busy(cmd, dir);
+	for (int i = 0;; i++) {
+		r = where ? ntr_spawn_wait(argv, -1, NULL, text, sizeof text, &status) : -ENOMEM;
+		if (r)
+			return fusermount_missing(cmd, r);
+		if (!failed(status))
+			return 0;
+		if (!strstr(text, "busy"))
+			break;
+		if (i == 4) /* who only passes by is busy, too */
+			return umount_busy(cmd, dir);
+		usleep(50000);
+	}
 	return ntr_cmd_die(cmd, -EPERM, NULL, "%s: %s", dir, text[0] ? text : "fusermount3 failed");
 }
 
@@ -251,8 +258,8 @@ int ntr_umount_main(struct ntr_cmd *cmd)
 		        cmd, -EINVAL, "use umount(8)", "%s is a mount of type %s, not ntr's", dir, type);
 	if (geteuid())
 		return umount_user(cmd, dir);
-	if (!umount2(dir, UMOUNT_NOFOLLOW))
-		return 0;
-	return errno == EBUSY ? umount_busy(cmd, dir)
-	                      : ntr_cmd_die(cmd, -errno, NULL, "%s: %s", dir, strerror(errno));
+	r = ntr_umount(dir, UMOUNT_NOFOLLOW);
+	return !r            ? 0
+	       : r == -EBUSY ? umount_busy(cmd, dir)
+	                     : ntr_cmd_die(cmd, r, NULL, "%s: %s", dir, strerror(-r));
 }

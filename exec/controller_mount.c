@@ -3,6 +3,8 @@
  * overlay is replaced. */
 #include "controller_impl.h"
 
+#include "../base/fusemount.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
@@ -62,7 +64,7 @@ static void *ns_main(void *arg)
 	else if (j->op == 1)
 		j->ret = show_instead(j->b, j->mount_fd);
 	else if (j->op >= 2)
-		j->ret = umount2(j->b->where, j->op == 3 ? MNT_DETACH : 0) ? -errno : 0;
+		j->ret = ntr_umount(j->b->where, j->op == 3 ? MNT_DETACH : 0);
 	return NULL;
 }
 
