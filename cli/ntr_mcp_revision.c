@@ -123,14 +123,15 @@ static bool stateless(struct ntr_mcp *s, struct ntr_mcp_req *q, const json_t *me
 
 	if (!json_is_string(version))
 		return refuse(s, q, "_meta: " META "protocolVersion is no string");
-	if (!json_is_object(json_object_get(meta, META "clientCapabilities")))
-		return refuse(s, q, "_meta: " META "clientCapabilities is missing, or no object");
-	q->rev = by_name(json_string_value(version));
+	q->rev = by_name(
+	        json_string_value(version)); /* first: what else has to be there is the revision's to say */
 	if (!q->rev) {
 		ntr_mcp_fail_data(s, q->id, NTR_RPC_VERSION, "Unsupported protocol version",
 		        json_pack("{s:o,s:O}", "supported", names(), "requested", version));
 		return false;
 	}
+	if (!json_is_object(json_object_get(meta, META "clientCapabilities")))
+		return refuse(s, q, "_meta: " META "clientCapabilities is missing, or no object");
 	q->level = NTR_MCP_SILENT;
 	if (level)
 		q->level = ntr_mcp_level_of(json_is_string(level) ? json_string_value(level) : "");

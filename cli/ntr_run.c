@@ -277,6 +277,18 @@ static void print_captured(const struct ntr_cmd *cmd, const json_t *result)
 		ntr_call_print_text(result);
 }
 
+/* Of Python code, and with --render, they are a part of what is printed. */
+static void print_notes(const struct ntr_cmd *cmd, const json_t *notes)
+{
+	const json_t *t;
+	size_t i;
+
+	if (!strcmp(cmd->verb->name, "py") || ntr_cmd_opt(cmd, NTR_OPT_RENDER))
+		return;
+	json_array_foreach (notes, i, t)
+		fprintf(stderr, "ntr: %s: %s\n", cmd->verb->name, json_string_value(t));
+}
+
 int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply)
 {
 	const char *limit = ntr_cmd_opt(cmd, NTR_OPT_TIMEOUT);
@@ -285,6 +297,7 @@ int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply)
 		fprintf(stderr,
 		        "ntr: %s: the session's directory is gone: the call ran in the workspace root\n",
 		        cmd->verb->name);
+	print_notes(cmd, json_object_get(reply, "notes"));
 	if (!ntr_json_bool(reply, "timed_out", false))
 		return (int)ntr_json_int(reply, "exit_code", NTR_EXIT_NTR);
 	fprintf(stderr,

@@ -172,6 +172,8 @@ void ntrd_watcher_free(struct ntrd_watcher *w);
 /* *w is copied, its strings borrowed until removal. -EDEADLK: the call would wait for one that waits for it.
  */
 int ntrd_watch_add(struct ntrd_watcher *w, const struct ntrd_watch *watch, uint64_t *ret_id);
+/* Would a request for session that comes from inside a call of `inside` wait for that very call? */
+bool ntrd_watch_waits(struct ntrd_watcher *w, const char *session, const char *inside);
 /* After it signal and answer are not called any more. */
 void ntrd_watch_remove(struct ntrd_watcher *w, uint64_t id);
 /* As if every client had gone. */
@@ -192,7 +194,8 @@ json_t *ntrd_json_output(const void *p, size_t n);
 extern const struct ntrd_op ntrd_ops[];
 /* Refuses a session name that cannot be one; sets rq->bad. */
 const char *ntrd_arg_session(struct ntrd_req *rq, const char *key, enum ntrd_need need);
-/* EDEADLK when the request comes from inside a call of that session, which it would wait for. */
+/* EDEADLK when the request comes from inside a call of that session, or of one that the session's call waits
+ * for. */
 int ntrd_check_inside(struct ntrd_req *rq, const char *session);
 
 ntrd_op_fn ntrd_op_hello, ntrd_op_daemon_status, ntrd_op_daemon_stop, ntrd_op_fsck;

@@ -64,7 +64,7 @@ int ntrd_check_inside(struct ntrd_req *rq, const char *session)
 
 	if (rq->bad)
 		return rq->bad;
-	if (!inside || strcmp(inside, session))
+	if (!inside || !ntrd_watch_waits(ntrd_server_watcher(rq->srv), session, inside))
 		return 0;
 	ntr_err_set(rq->e, -EDEADLK, "%s in session %s", rq->op->name, session);
 	ntr_err_why(rq->e, "it comes from inside a call of that session and would wait for itself");

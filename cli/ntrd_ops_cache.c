@@ -93,6 +93,8 @@ int ntrd_op_cache_set(struct ntrd_req *rq)
 	size_t len;
 	int r = rq->bad;
 
+	if (!r && !inside)
+		r = ntrd_check_inside(rq, session);
 	if (!r)
 		r = take_value(rq, &value);
 	if (r)
@@ -114,6 +116,8 @@ int ntrd_op_cache_rm(struct ntrd_req *rq)
 	char commit[NTR_COMMIT_HEX + 1];
 	int r = rq->bad;
 
+	if (!r && !inside)
+		r = ntrd_check_inside(rq, session);
 	if (!r)
 		r = ntr_ctl_cache_del(rq->ctl, session, key, inside, commit, rq->e);
 	return r ? r : ntrd_reply_set(rq, "commit", ntrd_json_hex(commit));

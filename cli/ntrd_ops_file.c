@@ -44,6 +44,8 @@ int ntrd_op_put(struct ntrd_req *rq)
 	int r = rq->bad;
 
 	if (!r)
+		r = ntrd_check_inside(rq, session);
+	if (!r)
 		r = ntr_ctl_put(rq->ctl, session, path, rq->fds[0], mode, commit, rq->e);
 	return r ? r : ntrd_reply_set(rq, "commit", ntrd_json_hex(commit));
 }
@@ -99,6 +101,8 @@ int ntrd_op_mount(struct ntrd_req *rq)
 	uid_t uid;
 	int r = rq->bad;
 
+	if (!r && !rev) /* a commit waits for nobody */
+		r = ntrd_check_inside(rq, session);
 	if (r)
 		return r;
 	if (rq->nfds)

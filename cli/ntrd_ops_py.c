@@ -42,7 +42,7 @@ static void refuse(struct ntrd_req *rq, const char *what, const char *why, const
 {
 	if (rq->bad)
 		return;
-	rq->bad = ntr_err_full(rq->e, -EOPNOTSUPP, what, why, todo);
+	rq->bad = ntr_err_full(rq->e, -ENOSYS, what, why, todo);
 	rq->kind = "isolation";
 }
 

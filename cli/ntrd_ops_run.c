@@ -92,6 +92,8 @@ int ntrd_call_reply(struct ntrd_req *rq, const struct ntr_call_spec *spec, const
 	                    "changes", ntr_stats_json(&res->changes), "background",
 	                    (json_int_t)res->background, "cwd_gone", res->cwd_gone, "racy", res->racy));
 
+	if (!r && res->notes)
+		r = ntrd_reply_set(rq, "notes", json_incref(res->notes));
 	if (!r && spec->capture)
 		r = ntrd_reply_set(rq, "stdout", ntrd_json_output(res->out.data, res->out.len));
 	if (!r && spec->capture)

@@ -22,6 +22,22 @@ static void bad_root(struct ntrd_req *rq, const char *root)
 	ntr_err_todo(rq->e, "give an absolute path other than /, without '.' and '..'");
 }
 
+/* Where nothing would run any more. */
+static void check_hidden(struct ntrd_req *rq, const char *root)
+{
+	static const char *const needed[] = {"/bin/bash", "/proc", "/dev", "/sys"};
+	size_t n = strlen(root);
+
+	for (size_t i = 0; !rq->bad && i < NTR_COUNT(needed); i++) {
+		ntr_autofree char *real = realpath(needed[i], NULL);
+
+		if (!real || strncmp(real, root, n) || (real[n] && real[n] != '/'))
+			continue;
+		ntrd_arg_bad(rq, "the workspace's root %.200s would hide %s, which calls need", root, real);
+		ntr_err_todo(rq->e, "give a path of its own, as /workspace or /srv/project");
+	}
+}
+
 /* Without doubled and trailing slashes, so that it compares as text. */
 static const char *arg_wsroot(struct ntrd_req *rq)
 {
@@ -46,6 +62,8 @@ static const char *arg_wsroot(struct ntrd_req *rq)
 	}
 	if (root[0] != '/' || *p || to == clean || strlen(clean) >= sizeof((struct ntr_head *)0)->wsroot)
 		bad_root(rq, root);
+	else
+		check_hidden(rq, clean);
 	return clean;
 }
 
@@ -143,7 +161,7 @@ static void read_rung(struct ntrd_req *rq)
 	if (!rung || !strcmp(rung, "none") || rq->bad)
 		return;
 	snprintf(what, sizeof what, "make a session on the rung '%.32s'", rung);
-	rq->bad = ntr_err_full(rq->e, -EOPNOTSUPP, what,
+	rq->bad = ntr_err_full(rq->e, -ENOSYS, what,
 	        "this version has the rung none only, which is no boundary",
 	        "leave --rung out, or run ntr itself inside a container or VM");
 	rq->kind = "isolation";

@@ -82,7 +82,7 @@ int ntrd_call_render(
 	        .error = text_of(res->py, "error"),
 	        .hints = json_object_get(res->py, "hints"),
 	        .ui = json_object_get(res->py, "ui"),
-	        .notes = json_object_get(res->py, "notes")};
+	        .notes = res->py ? json_object_get(res->py, "notes") : res->notes};
 	bool is_error, cut;
 	int r = ntr_tool_render(&call, &text, &is_error, &cut);
 

@@ -295,7 +295,6 @@ const char *ntrd_error_kind(int code)
 	case EDEADLK:
 		return "busy";
 	case ENOSYS:
-	case EOPNOTSUPP:
 	case ENODEV:
 		return "isolation";
 	case EKEYREJECTED:

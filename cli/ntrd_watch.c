@@ -346,6 +346,17 @@ static bool waits_for(struct ntrd_watcher *w, const char *from, const char *to)
 	return false;
 }
 
+bool ntrd_watch_waits(struct ntrd_watcher *w, const char *session, const char *inside)
+{
+	bool waits;
+
+	pthread_mutex_lock(&w->lock);
+	w->round++;
+	waits = waits_for(w, session, inside);
+	pthread_mutex_unlock(&w->lock);
+	return waits;
+}
+
 static int add_locked(struct ntrd_watcher *w, struct entry *en)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};

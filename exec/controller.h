@@ -101,7 +101,8 @@ struct ntr_call_result {
 	struct ntr_stats changes;
 	struct ntr_buf out, err; /* captured */
 	unsigned background;
-	json_t *py; /* of a Python call: error, echo, namespace, ui, notes, hints, mechanisms */
+	json_t *notes; /* of a script: texts about what of it does not stick, or NULL */
+	json_t *py;    /* of a Python call: error, echo, namespace, ui, notes, hints, mechanisms */
 };
 void ntr_call_result_done(struct ntr_call_result *r);
 

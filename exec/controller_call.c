@@ -76,6 +76,7 @@ void ntr_call_answer(struct ntr_call *call, const json_t *msg)
 
 void ntr_call_result_done(struct ntr_call_result *r)
 {
+	json_decref(r->notes);
 	json_decref(r->py);
 	ntr_buf_done(&r->out);
 	ntr_buf_done(&r->err);
@@ -426,7 +427,8 @@ static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_
 			json_object_set_new(json_object_get(reply, "state"), "cwd",
 			        ntr_json_bytes(s->state->cwd, strlen(s->state->cwd)));
 		r = ntr_state_learn(s->state, json_object_get(reply, "state"), env.v,
-		        &(struct ntr_state_own){.dir = spec->path_first, .below = s->ctl->python_dir});
+		        &(struct ntr_state_own){.dir = spec->path_first, .below = s->ctl->python_dir},
+		        &ret->notes);
 		if (!r && spec->py)
 			r = ntr_pyresult_make(spec, ret);
 	}

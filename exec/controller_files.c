@@ -30,9 +30,16 @@ int ntr_ctl_inner_path(const char *wsroot, const char *path, const char **ret, s
 	return 0;
 }
 
-static int fail(struct ntr_err *e, int code, const char *verb, const char *path)
+int ntr_ctl_path_fail(struct ntr_err *e, int code, const char *verb, const char *path)
 {
-	return ntr_err_default(e, code, "%s %s", verb, *path ? path : "/");
+	bool told = e && e->code;
+
+	ntr_err_default(e, code, "%s %s", verb, *path ? path : "/");
+	if (!told && code == -EXDEV)
+		ntr_err_why(e, "it leads out of the workspace");
+	if (!told && code == -EOPNOTSUPP)
+		ntr_err_why(e, "it is no regular file");
+	return code;
 }
 
 /* What a killed supervisor's session had written becomes a commit before the head is read in its place. */
@@ -210,42 +217,45 @@ static int cat_tree(const struct ntr_snap *snap, const char *path, int out, uint
 	if (S_ISDIR(in->mode))
 		return -EISDIR;
 	if (!S_ISREG(in->mode))
-		return -EOPNOTSUPP;
+		return S_ISLNK(in->mode) ? -ELOOP : -EOPNOTSUPP;
 	*ret_mode = in->mode;
 	return ntr_file_to_stream(snap, in, out);
 }
 
-/* *ret_ended: the mount below the view ended before anything was written. */
+/* *ret_again: the mount below the view ended before anything was written; or the view has to be asked. */
 static int cat_once(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,
-        uint32_t *ret_mode, bool *ret_ended, struct ntr_err *e)
+        uint32_t *ret_mode, bool *ret_again, struct ntr_err *e)
 {
 	ntr_autoclose int in = -1;
 	struct ntr_snap snap;
 	const char *inner;
 	int r = ntr_ctl_open_now(c, session, rev, path, &in, &snap, &inner, e);
 
-	if (!r)
-		r = in >= 0 ? cat_fd(in, fd, ret_mode) : cat_tree(&snap, inner, fd, ret_mode);
-	*ret_ended = (r == -ENOTCONN || r == -ECONNABORTED) && in >= 0 && !lseek(in, 0, SEEK_CUR);
+	*ret_again = false;
+	if (r)
+		return r;
+	r = in >= 0 ? cat_fd(in, fd, ret_mode) : cat_tree(&snap, inner, fd, ret_mode);
+	if (in >= 0)
+		*ret_again = (r == -ENOTCONN || r == -ECONNABORTED) && !lseek(in, 0, SEEK_CUR);
+	else
+		*ret_again = !rev && ntr_ctl_asks_view(r);
 	return r;
 }
 
 int ntr_ctl_cat(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int fd,
         uint32_t *ret_mode, struct ntr_err *e)
 {
-	bool ended;
-	int r = cat_once(c, session, rev, path, fd, ret_mode, &ended, e);
+	bool again;
+	int r = cat_once(c, session, rev, path, fd, ret_mode, &again, e);
 
-	if (ended) {
+	if (again) {
 		r = ntr_ctl_make_live(c, session, e);
 		if (!r)
-			r = cat_once(c, session, rev, path, fd, ret_mode, &ended, e);
+			r = cat_once(c, session, rev, path, fd, ret_mode, &again, e);
 	}
-	if (r)
-		fail(e, r, "read", path);
-	if (r == -EOPNOTSUPP)
-		ntr_err_why(e, "it is no regular file");
-	return r;
+	if (r == -ELOOP && rev)
+		r = -EOPNOTSUPP;
+	return r ? ntr_ctl_path_fail(e, r, "read", path) : 0;
 }
 
 /* ---- put ---- */
@@ -419,6 +429,8 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 	int r = ntr_ctl_find_or_make(c, session, e);
 
 	commit[0] = '\0';
+	if (!r && (r = spool(ntr_store_path(c->store), fd, &in))) /* who writes slowly keeps nobody waiting */
+		return ntr_ctl_path_fail(e, r, "write", path);
 	if (!r)
 		r = ntr_ctl_hold(c, session, NULL, &s, &h, e);
 	if (r)
@@ -426,8 +438,6 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 	r = ntr_ctl_inner_path(h.wsroot, path, &inner, e);
 	if (!r && !*inner)
 		r = -EISDIR;
-	if (!r)
-		r = spool(ntr_store_path(c->store), fd, &in);
 	if (!r && s->live)
 		r = ntr_sess_live(s, &h, e);
 	else if (!r && h.upper)
@@ -436,7 +446,7 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 		r = ntr_sess_live(s, &h, e);
 	if (!r && !s->live) {
 		r = put_in_tree(c, &h, inner, in, mode, &done, e);
-		if (r == -ELOOP || r == -ENOTDIR) /* a symlink on the way: only the kernel follows those */
+		if (ntr_ctl_asks_view(r))
 			r = ntr_sess_live(s, &h, e);
 	}
 	if (!r && !done.id && s->live)
@@ -445,5 +455,5 @@ int ntr_ctl_put(struct ntr_ctl *c, const char *session, const char *path, int fd
 		memcpy(commit, done.hex, NTR_COMMIT_HEX + 1);
 	ntr_commit_done(&done);
 	ntr_sess_release(s);
-	return r ? fail(e, r, "write", path) : 0;
+	return r ? ntr_ctl_path_fail(e, r, "write", path) : 0;
 }

@@ -12,6 +12,7 @@
 #include "controller.h"
 #include "live.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/queue.h>
 
@@ -131,9 +132,10 @@ struct ntr_state_own {
 	const char *below; /* all that lie in this one */
 };
 /* Takes in what a script left: {"cwd","umask","env"}, env compared with what the call began with, PATH
- * without what is own. */
-int ntr_state_learn(
-        struct ntr_state *st, const json_t *left, char *const *began, const struct ntr_state_own *own);
+ * without what is own. *ret_notes gets a text for each variable that is not kept: execve(2) could not pass
+ * it on, so that every later call would fail, one that unsets it, too. */
+int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began,
+        const struct ntr_state_own *own, json_t **ret_notes);
 /* Puts a directory before PATH in what ntr_state_env made. */
 int ntr_state_path_first(char **env, const char *dir);
 /* Writes it into the transaction's key-value items (only what differs). */
@@ -213,6 +215,8 @@ void ntr_ctl_sweeper_end(struct ntr_ctl *c);
 /* controller_files.c */
 /* "sub/dir", "/workspace/sub", "/workspace" -> path below the workspace, without leading '/'. */
 int ntr_ctl_inner_path(const char *wsroot, const char *path, const char **ret, struct ntr_err *e);
+/* The error of "VERB PATH", where it has not been told yet. Returns it. */
+int ntr_ctl_path_fail(struct ntr_err *e, int code, const char *verb, const char *path);
 /* path as it is now (or, with rev, was): open inside the view, or *ret_fd -1 and *ret_inner in a tree. */
 int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
         struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e);
@@ -220,8 +224,12 @@ int ntr_ctl_open_now(struct ntr_ctl *c, const char *session, const char *rev, co
 int ntr_ctl_list_now(struct ntr_ctl *c, const char *session, const char *rev, const char *path, int *ret_fd,
         struct ntr_snap *ret, const char **ret_inner, struct ntr_err *e);
 
-/* For what only the view can tell (it follows symlinks): makes the session live, unless a call runs, when it
- * is. */
+/* Did the tree say so because of a symlink or ".." on the way? Only the kernel follows those. */
+static inline bool ntr_ctl_asks_view(int r)
+{
+	return r == -ELOOP || r == -ENOTDIR || r == -EINVAL;
+}
+/* For what only the view can tell: makes the session live, unless a call runs, when it is. */
 int ntr_ctl_make_live(struct ntr_ctl *c, const char *session, struct ntr_err *e); /* controller_peek.c */
 
 /* controller_hooks.c. Each does nothing, at the cost of a look, where there is no hook. pre_*: 0, or a

@@ -29,7 +29,8 @@ static int ls_one(
 	return json_array_append_new(list, ntr_entries_one(name, &st, NULL)) ? -ENOMEM : 0;
 }
 
-static int ls_tree(const struct ntr_snap *snap, const char *path, json_t *list)
+/* follow: a symlink that the path leads to is -ELOOP. */
+static int ls_tree(const struct ntr_snap *snap, const char *path, bool follow, json_t *list)
 {
 	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
 	const char *base = strrchr(path, '/');
@@ -42,6 +43,10 @@ static int ls_tree(const struct ntr_snap *snap, const char *path, json_t *list)
 		r = ntr_inode_get(snap, ino, in);
 	if (r)
 		return r;
+	if (S_ISLNK(in->mode) && follow)
+		return -ELOOP;
+	if (!S_ISDIR(in->mode) && base && !base[1])
+		return -ENOTDIR;
 	if (!S_ISDIR(in->mode))
 		return ls_one(snap, ino, base ? base + 1 : path, in, list);
 	ntr_dir_iter_init(&it, snap, ino, 0);
@@ -82,21 +87,26 @@ static json_t *sorted(json_t *list)
 	return out;
 }
 
-/* *ret_ended: the mount below the view, or the supervisor, ended meanwhile. */
+/* *ret_again: the mount below the view, or the supervisor, ended meanwhile; or the view has to be asked. */
 static int ls_once(struct ntr_ctl *c, const char *session, const char *rev, const char *path, json_t *list,
-        bool *ret_ended, struct ntr_err *e)
+        bool *ret_again, struct ntr_err *e)
 {
 	struct ntr_snap snap;
 	const char *inner;
 	int fd = -1;
 	int r = ntr_ctl_list_now(c, session, rev, path, &fd, &snap, &inner, e);
 
-	*ret_ended = false;
-	if (r || fd < 0)
-		return r ? r : ls_tree(&snap, inner, list);
+	*ret_again = false;
+	if (r)
+		return r;
 	json_array_clear(list);
-	r = ntr_entries_read(fd, list);
-	*ret_ended = r == -ENOTCONN || r == -ECONNABORTED || r == -EINTR;
+	if (fd < 0) {
+		r = ls_tree(&snap, inner, !rev, list);
+		*ret_again = !rev && ntr_ctl_asks_view(r);
+	} else {
+		r = ntr_entries_read(fd, list);
+		*ret_again = r == -ENOTCONN || r == -ECONNABORTED || r == -EINTR;
+	}
 	return r;
 }
 
@@ -104,16 +114,16 @@ int ntr_ctl_ls(struct ntr_ctl *c, const char *session, const char *rev, const ch
         struct ntr_err *e)
 {
 	ntr_autojson json_t *list = json_array();
-	bool ended = false;
-	int r = list ? ls_once(c, session, rev, path, list, &ended, e) : -ENOMEM;
+	bool again = false;
+	int r = list ? ls_once(c, session, rev, path, list, &again, e) : -ENOMEM;
 
-	if (ended) {
+	if (again) {
 		r = ntr_ctl_make_live(c, session, e);
 		if (!r)
-			r = ls_once(c, session, rev, path, list, &ended, e);
+			r = ls_once(c, session, rev, path, list, &again, e);
 	}
 	if (r)
-		return ntr_err_default(e, r, "list %s", *path ? path : "/");
+		return ntr_ctl_path_fail(e, r, "list", path);
 	*ret = sorted(list);
 	return *ret ? 0 : -ENOMEM;
 }

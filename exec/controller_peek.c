@@ -209,7 +209,7 @@ int ntr_ctl_file_read(struct ntr_ctl *c, const char *session, const char *path, 
 		r = ntr_ctl_make_live(c, session, e);
 	if (!r)
 		r = read_once(c, session, ret->path, max, ret_data, ret_size, &own);
-	if ((r == -ELOOP || r == -ENOTDIR) && !ntr_ctl_make_live(c, session, NULL))
+	if (ntr_ctl_asks_view(r) && !ntr_ctl_make_live(c, session, NULL))
 		r = read_once(c, session, ret->path, max, ret_data, ret_size, &own);
 	return r && !(e && e->code) ? ntr_file_explain(ret, r, path, h.wsroot) : r;
 }

@@ -243,9 +243,48 @@ static int learn_path(
 	return var_set(st, "PATH", 4, now);
 }
 
-static int learn_env(
-        struct ntr_state *st, char *const *left, char *const *began, const struct ntr_state_own *own)
+/* One variable: MAX_ARG_STRLEN of Linux. All of them: the kernel takes 2 MiB with the usual limit on the
+ * stack, arguments included. */
+enum { VAR_MAX = 131072, ENV_MAX = 3 << 19, VAR_SMALL = 4096 };
+
+static size_t over_room(char *const *env)
 {
+	size_t n = 0;
+
+	for (; *env; env++)
+		n += strlen(*env) + 1 + sizeof *env;
+	return n > ENV_MAX ? n - ENV_MAX : 0;
+}
+
+/* *over: by how much all together are too large; large ones have to go. */
+static bool fits(const char *var, size_t *over)
+{
+	size_t n = strlen(var) + 1;
+
+	if (n <= VAR_MAX && (!*over || n < VAR_SMALL))
+		return true;
+	*over -= NTR_MIN(*over, n);
+	return false;
+}
+
+static int drop(struct ntr_state *st, const char *var, size_t n, json_t **ret_notes)
+{
+	ntr_autofree char *text = ntr_sprintf("%.*s is too large (%zu bytes) to be passed on: later calls do "
+	                                      "not have it; keep it in a file",
+	        (int)NTR_MIN(n, (size_t)200), var, strlen(var));
+
+	if (!*ret_notes)
+		*ret_notes = json_array();
+	if (!text || json_array_append_new(*ret_notes, ntr_json_text(text, strlen(text))))
+		return -ENOMEM;
+	st->dirty = true;
+	return var_set(st, var, n, NULL);
+}
+
+static int learn_env(struct ntr_state *st, char *const *left, char *const *began,
+        const struct ntr_state_own *own, json_t **ret_notes)
+{
+	size_t over = over_room(left);
 	int r = 0;
 
 	for (char *const *p = left; !r && *p; p++) {
@@ -254,6 +293,10 @@ static int learn_env(
 
 		if (!(*p)[n] || is_internal(*p, n) || (was && !strcmp(was, *p + n + 1)))
 			continue;
+		if (!fits(*p, &over)) {
+			r = drop(st, *p, n, ret_notes);
+			continue;
+		}
 		if (n == 4 && !memcmp(*p, "PATH", 4)) {
 			r = learn_path(st, *p + n + 1, was, own);
 			continue;
@@ -272,8 +315,8 @@ static int learn_env(
 	return r;
 }
 
-int ntr_state_learn(
-        struct ntr_state *st, const json_t *left, char *const *began, const struct ntr_state_own *own)
+int ntr_state_learn(struct ntr_state *st, const json_t *left, char *const *began,
+        const struct ntr_state_own *own, json_t **ret_notes)
 {
 	ntr_autofree char *cwd = NULL;
 	unsigned mask = (unsigned)ntr_json_int(left, "umask", (int64_t)st->umask) & 0777;
@@ -293,7 +336,7 @@ int ntr_state_learn(
 	st->umask = mask;
 	r = ntr_json_get_strv(json_object_get(left, "env"), &env);
 	if (!r)
-		r = learn_env(st, env, began, own);
+		r = learn_env(st, env, began, own, ret_notes);
 	ntr_strv_free(env);
 	return r;
 }

@@ -51,21 +51,28 @@ static int put_line(FILE *out, json_t *line)
 	return r;
 }
 
-static int put_name(int dir, const char *name, FILE *out)
+/* What path in dir is ("": dir itself), under that name. */
+static int put_entry(int dir, const char *path, const char *name, const struct stat *st, FILE *out)
 {
 	char target[PATH_MAX];
-	struct stat st;
 	ssize_t n = -1;
 
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
-		return errno == ENOENT ? 0 : -errno; /* gone meanwhile */
-	if (S_ISLNK(st.st_mode)) {
-		n = readlinkat(dir, name, target, sizeof target - 1);
+	if (S_ISLNK(st->st_mode)) {
+		n = readlinkat(dir, path, target, sizeof target - 1);
 		if (n < 0)
 			return errno == ENOENT || errno == EINVAL ? 0 : -errno;
 		target[n] = '\0';
 	}
-	return put_line(out, ntr_entries_one(name, &st, n >= 0 ? target : NULL));
+	return put_line(out, ntr_entries_one(name, st, n >= 0 ? target : NULL));
+}
+
+static int put_name(int dir, const char *name, FILE *out)
+{
+	struct stat st;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW))
+		return errno == ENOENT ? 0 : -errno; /* gone meanwhile */
+	return put_entry(dir, name, name, &st, out);
 }
 
 static int put_dir(int fd, FILE *out)
@@ -94,14 +101,14 @@ static int put_dir(int fd, FILE *out)
 
 static int put_all(int fd, const char *path, FILE *out)
 {
-	const char *slash = strrchr(path, '/');
+	const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 	struct stat st;
 
 	if (fstat(fd, &st))
 		return -errno;
 	if (S_ISDIR(st.st_mode))
 		return put_dir(fd, out);
-	return put_line(out, ntr_entries_one(slash ? slash + 1 : path, &st, NULL));
+	return *name ? put_entry(fd, "", name, &st, out) : -ENOTDIR;
 }
 
 void ntr_entries_write(int fd, const char *path, int out)

@@ -113,6 +113,8 @@ void ntr_init_list(struct ntr_init *in, struct ntr_initreq *rq)
 
 	if (!r)
 		r = fd = open_in_view(in, path, O_PATH, 0);
+	if (r == -ENOENT) /* a symlink to what is not there is listed itself */
+		r = fd = open_in_view(in, path, O_PATH | O_NOFOLLOW, 0);
 	if (r < 0) {
 		ntr_init_errno(in, rq->req, r);
 		return;

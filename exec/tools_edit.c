@@ -4,6 +4,7 @@
 #include "tools.h"
 #include "../base/util.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 
@@ -432,6 +433,43 @@ static int refuse(struct ntr_buf *why, const char *text)
 	return ntr_buf_str(why, text) ? -ENOMEM : -EINVAL;
 }
 
+/* ---- an edit that was made before ---- */
+
+static bool is_word(char c)
+{
+	return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
+}
+
+/* Whole lines, indented or not; or whole words that are no part of what they were to replace: short texts
+ * occur by chance. */
+static bool stands_alone(const char *text, size_t len, size_t at, const struct ntr_edit *ed)
+{
+	size_t end = at + ed->new_len, line = at;
+	bool first = !at || !is_word(text[at - 1]) || !is_word(text[at]);
+	bool last = end == len || !is_word(text[end - 1]) || !is_word(text[end]);
+
+	while (line && (text[line - 1] == ' ' || text[line - 1] == '\t'))
+		line--;
+	if ((!line || text[line - 1] == '\n') &&
+	        (end == len || text[end - 1] == '\n' || text[end] == '\n' || text[end] == '\r'))
+		return true;
+	return first && last && !memmem(ed->old, ed->old_len, ed->new, ed->new_len);
+}
+
+static bool is_made(const char *text, size_t len, const struct ntr_edit *ed)
+{
+	const char *p = text;
+
+	if (!ed->new_len)
+		return false;
+	while ((p = memmem(p, len - (size_t)(p - text), ed->new, ed->new_len))) {
+		if (stands_alone(text, len, (size_t)(p - text), ed))
+			return true;
+		p++;
+	}
+	return false;
+}
+
 int ntr_edit_apply(const char *text, size_t len, const struct ntr_edit *ed, struct ntr_buf *ret,
         unsigned *ret_count, enum ntr_edit_mode *ret_mode, struct ntr_buf *why)
 {
@@ -467,7 +505,7 @@ int ntr_edit_apply(const char *text, size_t len, const struct ntr_edit *ed, stru
 	*ret_count = (unsigned)m.n;
 	if (m.n)
 		return replace(text, len, ed, &m, shifts, &q, ret);
-	if (ed->new_len && memmem(text, len, ed->new, ed->new_len))
+	if (is_made(text, len, ed))
 		return 0;
 	return missed(text, len, ed, why);
 }

@@ -158,7 +158,7 @@ int ntr_tool_render(
 		ntr_buf_str(ret, TRUNCATED);
 	}
 	artifacts(&p, call->ui, call->notes);
-	texts(&p, call->notes, "", "");
+	texts(&p, call->notes, call->python ? "" : "[note: ", call->python ? "" : "]");
 	if (ret->len == p.began)
 		ntr_buf_str(ret, NO_OUTPUT);
 	if (ret_error)

@@ -156,6 +156,10 @@ refused()
 	assert_message "'/' cannot be the workspace's root"
 	run -2 ntr new x --root /a/../b
 	assert_message "cannot be the workspace's root"
+	for root in /usr "$(dirname "$(realpath /bin/bash)")" /proc; do
+		run -2 ntr new x --root "$root"
+		assert_message "the workspace's root $root would hide /" 'give a path of its own'
+	done
 }
 
 @test "export: a target that is not empty, cannot be made, cannot be written" {

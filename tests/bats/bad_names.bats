@@ -137,17 +137,25 @@ teardown() { ntr_teardown; }
 		run -1 ntr cat d
 		assert_output --partial 'Is a directory'
 		run -1 timeout 10 "$NTR_BIN/ntr" cat p
-		assert_output --partial 'ntr: read p: '
+		assert_output --partial 'ntr: read p: it is no regular file'
+		for f in f/ p/; do
+			run -1 ntr ls $f
+			assert_output --partial "ntr: list $f: Not a directory"
+		done
 		run -1 ntr get nothere
 		refute [ -e nothere ]
 		run -1 ntr put nothere
 		assert_output --partial 'ntr: put: nothere: No such file or directory'
 		run -1 ntr cat out/passwd
-		assert_output --partial 'ntr: read out/passwd: '
+		assert_output --partial 'ntr: read out/passwd: it leads out of the workspace'
+		run -1 ntr ls out
+		assert_output --partial 'ntr: list out: it leads out of the workspace'
 		run -1 ntr put /etc/passwd out/evil
-		assert_output --partial 'ntr: write out/evil: '
+		assert_output --partial 'ntr: write out/evil: it leads out of the workspace'
 		run -1 ntr cat ../../etc/passwd
-		assert_output --partial 'ntr: '
+		assert_output --partial 'ntr: read ../../etc/passwd: it leads out of the workspace'
+		run -1 ntr put /etc/passwd d/../../evil
+		assert_output --partial 'ntr: write d/../../evil: it leads out of the workspace'
 		run -1 ntr put /etc/passwd d
 		assert_output --partial 'ntr: write d: '
 	done

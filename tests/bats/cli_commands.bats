@@ -233,6 +233,29 @@ teardown() { ntr_teardown; }
 	assert_output --partial nowhere
 }
 
+# Only the kernel follows symlinks: a session that is not live goes live for them.
+@test "ls, cat and put through symlinks and .., live or not" {
+	ntr run -c 'mkdir d; echo 1 >d/f; ln -s d l; ln -s /workspace/d/f lf; ln -s none gone'
+	for live in yes no; do
+		stop() { [ $live = yes ] || ntr stop; }
+		stop
+		assert_equal "$(ntr ls l)" f
+		stop
+		assert_equal "$(ntr ls -l lf | tail -n 1 | awk '{ print $1 }')" -rw-r--r--
+		stop
+		assert_equal "$(ntr ls --json gone | json '["target"]')" none
+		stop
+		assert_equal "$(ntr ls d/../l/)" f
+		stop
+		assert_equal "$(ntr cat l/f)$(ntr cat lf)$(ntr cat d/../l/f)" 111
+		stop
+		echo 2 | ntr put - l/../d/g
+		assert_equal "$(ntr cat d/g)" 2
+		ntr run -c 'rm d/g'
+	done
+	assert_equal "$(ntr ls -s default~0 --json l | json '["target"]')" d # of a commit, as it is there
+}
+
 @test "put and cat in a session that is not live" {
 	ntr new quiet
 	echo x | ntr put -s quiet - a/b >commit || true
@@ -346,6 +369,16 @@ teardown() { ntr_teardown; }
 	assert_output from-inside
 	run -0 ntr run -c "PATH='$PATH' ntr run -- true || echo refused \$?"
 	assert_output --partial 'refused 125'
+	# What takes the session, directly or from within another one's call, would wait for this very call.
+	for command in 'put /etc/hostname f' 'commit -m x' 'mount default mnt' 'cache rm k'; do
+		[[ $command != mount* || $(id -u) -eq 0 ]] || continue # an ordinary user's session cannot mount at all
+		run -0 timeout 60 ntr run -c "PATH='$PATH' ntr run -s other -- ntr ${command/ / -s default } || echo refused"
+		[[ $command != mount* ]] || run -0 timeout 60 ntr run -c "PATH='$PATH'; mkdir -p /tmp/mnt.$$; ntr run -s other -- ntr mount default /tmp/mnt.$$ || echo refused; rmdir /tmp/mnt.$$"
+		assert_output --partial 'refused'
+		assert_output --partial 'would wait for itself'
+	done
+	run -0 timeout 60 ntr run -c "PATH='$PATH' ntr put /etc/hostname f || echo refused \$?"
+	assert_output --partial 'refused 1'
 }
 
 @test "names that are no UTF-8" {

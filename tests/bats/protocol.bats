@@ -338,10 +338,18 @@ with Client(store) as c:
     refused({'op': 'run', 'session': 'a', 'argv': ['true'], 'inside': 'a'}, [0, 1, 2])
     for op in ('commit', 'discard', 'rollback'): refused({'op': op, 'session': 'a', 'steps': 1, 'inside': 'a'})
     refused({'op': 'rm', 'name': 'a', 'inside': 'a'})
+    null = os.open('/dev/null', os.O_RDWR)
+    refused({'op': 'put', 'session': 'a', 'path': 'f', 'inside': 'a'}, [null])
+    refused({'op': 'mount', 'session': 'a', 'where': '/mnt', 'inside': 'a'}, [null])
+    refused({'op': 'tool', 'session': 'a', 'name': 'file_write', 'args': {'path': 'f', 'content': ''}, 'inside': 'a'})
     # a waits for b, so b must not wait for a
     c.send({'op': 'run', 'session': 'b', 'script': 'touch ready; exec sleep 20', 'inside': 'a'}, [0, 1, 2])
     assert c.recv()['event'] == 'started'
     refused({'op': 'run', 'session': 'a', 'argv': ['true'], 'inside': 'b'}, [0, 1, 2])
+    for op in ('commit', 'discard', 'rollback'): refused({'op': op, 'session': 'a', 'steps': 1, 'inside': 'b'})
+    refused({'op': 'put', 'session': 'a', 'path': 'f', 'inside': 'b'}, [null])
+    refused({'op': 'cache-set', 'session': 'a', 'key': 'k', 'value': 1, 'inside': 'b'})
+    refused({'op': 'cache-rm', 'session': 'a', 'key': 'k', 'inside': 'b'})
     await_file('b', 'ready')
     c.send({'op': 'signal', 'sig': 15})
     m = c.recv()

@@ -59,6 +59,22 @@ commits() { ntr log -s "${1:-default}" --json | wc -l; }
 	assert_equal "$(json '["changes"]["created"]' <<<"$output")" 1
 }
 
+# Each of them would make execve(2) of every later call fail, also of the one that unsets it.
+@test "a variable that is too large to be passed on does not stick, and is told" {
+	ntr run -c 'export SMALL=1 BIG=2'
+	run ntr run -c 'export BIG=$(head -c 140000 /dev/zero | tr "\0" y); echo ${#BIG}'
+	assert_success
+	assert_line 140000
+	assert_line 'ntr: run: BIG is too large (140004 bytes) to be passed on: later calls do not have it; keep it in a file'
+	run ntr run -c 'echo "${BIG-none} $SMALL"'
+	assert_output 'none 1'
+	run ntr run --render -c 'for i in {1..25}; do printf -v W$i %100000d 1; done; export ${!W*}'
+	assert_success
+	assert_output --partial '[note: W1 is too large (10000'
+	run ntr run -c 'ls / >/dev/null && echo $SMALL; unset ${!W*}; echo "${!W*}"'
+	assert_output 1
+}
+
 @test "cd, export and umask stick, fork and roll back" {
 	ntr run -c 'mkdir -p a/b && cd a/b && export COLOUR="dark red" && umask 077'
 	run ntr run -c 'echo "$PWD $COLOUR $(umask)"'

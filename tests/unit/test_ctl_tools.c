@@ -235,6 +235,10 @@ static void test_edits(void **state)
 
 	        {"already there", "one 2 three\n", "two", "2", false, DONE, 0, NULL},
 	        {"already there, of several lines", "a\nx\nb\n", "y\n", "x\nb", false, DONE, 0, NULL},
+	        {"already there, a word", "hello new world\n", "old", "new", false, DONE, 0, NULL},
+	        {"already there, a line cut short", "  x = 1\n", "x = 1  # why", "x = 1", false, DONE, 0,
+	                NULL},
+	        {"already there behind a part of a word", "beta b\n", "gamma", "b", false, DONE, 0, NULL},
 	};
 
 	(void)state;
@@ -295,6 +299,10 @@ static void test_edit_errors(void **state)
 	        {"  a\n      b\n  c\n", "a\nb\nc", "x", false,
 	                NULL}, /* bodies moved by different amounts are another text */
 	        {"a\nb\n", " \n\t\n", "x", false, NULL}, /* blanks alone fit nowhere */
+	        /* the replacement is there by chance */
+	        {"alpha beta gamma\n", "alpha beta gama", "b", false, NULL},
+	        {"alpha beta gamma\n", "alpha beta gama", "beta", false, NULL},
+	        {"x = ab\n", "x = c", "a", false, NULL},
 	};
 
 	(void)state;

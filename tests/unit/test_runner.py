@@ -6,6 +6,7 @@ python3 -m unittest tests/unit/test_runner.py        (any Python >= 3.9; numpy a
 import builtins
 import collections
 import contextlib
+import copy
 import datetime
 import decimal
 import enum
@@ -13,17 +14,20 @@ import importlib.util
 import io
 import json
 import os
+import pickle
 import random
 import subprocess
 import sys
 import tempfile
 import textwrap
+import types
 import unittest
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(TOP, "exec"))
 
 from runner import artifacts, gate, show, state, trace, values  # noqa: E402
+from runner.channel import FrameTooLarge  # noqa: E402
 
 SEED = int(os.environ.get("NTR_SEED", "20261129"))
 HAVE = {name: importlib.util.find_spec(name) is not None for name in ("numpy", "pandas", "matplotlib", "PIL")}
@@ -101,6 +105,38 @@ class Values(unittest.TestCase):
         data = values.encode({"k": [Plain()]})
         self.assertEqual(data["k"][0]["$"], "opaque")
         self.assertEqual(values.decode(data), {"k": [Plain()]})
+
+    def test_what_cannot_be_loaded_says_why(self):
+        made = types.ModuleType("gone_module")
+        sys.modules["gone_module"] = made
+        try:
+            exec("class Gone: pass", made.__dict__)
+            data = values.encode([made.Gone()])
+        finally:
+            del sys.modules["gone_module"]
+        with self.assertRaises(values.LoadError) as caught:
+            values.decode(data)
+        self.assertEqual(
+            str(caught.exception),
+            "a value of type gone_module.Gone cannot be loaded: ModuleNotFoundError: No module named 'gone_module'; its "
+            "class has to be importable (define it in a module of the workspace)",
+        )
+        sys.modules["gone_module"] = made
+        try:
+            self.assertIs(type(values.decode(data)[0]), made.Gone)
+        finally:
+            del sys.modules["gone_module"]
+
+    def test_another_form(self):
+        for data, text in (
+            ({"$": "opaque", "type": "a.B"}, "no value: 'opaque' in another form (it lacks 'pickle')"),
+            ({"$": "int", "v": 5}, "no value: no text"),
+            ({"$": "timedelta", "v": [1e9, 1, 1]}, "no value: no timedelta"),
+            ({"$": "date", "v": "x"}, "no value: 'date' in another form (Invalid isoformat string: 'x')"),
+        ):
+            with self.subTest(data), self.assertRaises(values.DecodeError) as caught:
+                values.decode(data)
+            self.assertEqual(str(caught.exception), text)
 
     def test_cycle_and_depth(self):
         loop = [1]
@@ -220,6 +256,27 @@ class Show(unittest.TestCase):
         self.print(100, (["x" * 1000],), file=into)
         self.assertEqual(into.getvalue(), repr(["x" * 1000]) + "\n")
 
+    def test_print_is_like_the_builtin(self):
+        before = builtins.print
+        try:
+            show.install_print()
+            self.assertIsNot(print, before)
+            for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+                data = pickle.dumps(print, protocol)
+                self.assertNotIn(b"runner", data)  # another process has no such module
+                self.assertIs(pickle.loads(data), print)
+            self.assertIs(copy.deepcopy([print])[0], print)
+            self.assertEqual((repr(print), print.__name__, print.__module__), (repr(before), "print", "builtins"))
+
+            class Holder:
+                log = print
+
+            into = io.StringIO()
+            Holder().log("x", file=into)
+            self.assertEqual(into.getvalue(), "x\n")
+        finally:
+            builtins.print = before
+
 
 class Trace(unittest.TestCase):
     def error(self, code, name="<run_python>"):
@@ -301,6 +358,132 @@ class Keys(unittest.TestCase):
                 state.check_key(key)
 
 
+class FakeHost:
+    """The daemon's side of the cache; values of the keys in large do not fit into an answer."""
+
+    def __init__(self, kept, large=()):
+        self.kept = {k: values.encode(v) for k, v in kept.items()}
+        self.large = large
+        self.asked = []
+
+    def ask(self, m):
+        self.asked.append((m["cache"], m.get("key")))
+        if m["cache"] == "keys":
+            return {"value": sorted(self.kept)}
+        if m["cache"] == "set":
+            self.kept[m["key"]] = m["value"]
+            return {}
+        if m["key"] not in self.kept:
+            return {"missing": True}
+        if m["cache"] == "del":
+            del self.kept[m["key"]]
+            return {}
+        if m["key"] in self.large:
+            return {"error": "the answer is too large for the call's channel"}
+        return {"value": self.kept[m["key"]]}
+
+
+class Cache(unittest.TestCase):
+    def test_as_a_dict(self):
+        host = FakeHost({"a": [1], "b": 2})
+        cache = state.Cache(host, False)
+        whole = {"a": [1], "b": 2}
+        self.assertEqual(cache | {"b": 3, "c": 4}, {"a": [1], "b": 3, "c": 4})
+        self.assertEqual({"b": 3, "c": 4} | cache, {"b": 2, "c": 4, "a": [1]})
+        self.assertIs(type(cache | {}), dict)
+        self.assertEqual((cache.copy(), type(cache.copy())), (whole, dict))
+        self.assertTrue(cache == whole and whole == cache and cache != {} and cache != {"a": 1})
+        self.assertEqual(list(reversed(cache)), ["b", "a"])
+        with self.assertRaises(TypeError):
+            cache | 5
+        same = cache
+        cache |= {"b": 5, "c": {1}}
+        self.assertIs(cache, same)
+        self.assertEqual(host.kept["b"], 5)
+        self.assertEqual(cache["c"], {1})
+        cache.copy()["a"].append(2)  # the copy is a shallow one
+        self.assertEqual((cache.settle(), host.kept["a"]), ([], [1, 2]))
+
+    def test_one_key_loads_no_other(self):
+        host = FakeHost({"a": 1, "b": 2})
+        cache = state.Cache(host, False)
+        self.assertTrue("b" in cache and len(cache) == 2 and cache["a"] == 1)
+        self.assertEqual([k for op, k in host.asked if op == "get"], ["a"])
+
+    def test_clear_loads_nothing(self):
+        host = FakeHost({"a": 1, "b": 2}, large="b")
+        state.Cache(host, False).clear()
+        self.assertEqual(host.kept, {})
+        self.assertNotIn("get", [op for op, _ in host.asked])
+        with self.assertRaises(state.CacheReadOnly):
+            state.Cache(FakeHost({"a": 1}), True).clear()
+
+    def test_json(self):
+        before = json.JSONEncoder.default
+        try:
+            state.install_json()
+            cache = state.Cache(FakeHost({"a": [1], "b": 2}), False)
+            self.assertEqual(json.dumps(cache), '{"a": [1], "b": 2}')
+            self.assertEqual(json.dumps([{"x": cache}]), '[{"x": {"a": [1], "b": 2}}]')
+            self.assertEqual(json.loads(json.dumps(cache, indent=1)), {"a": [1], "b": 2})
+            self.assertEqual(json.dumps(state.Cache(FakeHost({}), False)), "{}")
+            with self.assertRaisesRegex(TypeError, "^Object of type set is not JSON serializable"):
+                json.dumps({1})
+        finally:
+            json.JSONEncoder.default = before
+
+    def test_too_large_to_fetch(self):
+        cache = state.Cache(FakeHost({"my big": b"x"}, large=["my big"]), False)
+        with self.assertRaises(state.CacheError) as caught:
+            cache["my big"]
+        self.assertEqual(
+            str(caught.exception),
+            "cache['my big'] cannot be read in a call: it is larger than the 64 MiB that go over the channel (bytes count "
+            "as base64); in the shell, `ntr cache get 'my big' >FILE` writes it to a file",
+        )
+
+    def test_errors_go_to_other_processes(self):
+        cache = state.Cache(FakeHost({}), True)
+        for do, kind in (
+            (lambda: cache["__x"], TypeError),
+            (lambda: cache.update(a=1), PermissionError),
+            (lambda: (_ for _ in ()).throw(state.HostError("odd")), RuntimeError),
+        ):
+            with self.assertRaises(Exception) as caught:
+                do()
+            back = pickle.loads(pickle.dumps(caught.exception))
+            self.assertEqual((type(back), str(back)), (kind, str(caught.exception)))
+
+
+class Objects(unittest.TestCase):
+    def ask(self, reply):
+        class Channel:
+            def ask(self, message):
+                if isinstance(reply, Exception):
+                    raise reply
+                return reply
+
+        with self.assertRaises(Exception) as caught:
+            state.host_objects(Channel(), [{"name": "crm"}])["crm"].find(1)
+        return "%s: %s" % (type(caught.exception).__name__, caught.exception)
+
+    def test_what_cannot_cross(self):
+        gone = {"$": "opaque", "type": "no_such.C", "pickle": "gASVEwAAAAAAAACMB25vX3N1Y2iUjAFDlJOULg==", "repr": "C"}
+        self.assertRegex(
+            self.ask({"value": gone}),
+            "^HostError: crm.find: its answer cannot be used here: a value of type no_such.C cannot",
+        )
+        self.assertEqual(
+            self.ask({"error": "the answer is too large for the call's channel"}),
+            "HostError: the host's answer is larger than the 64 MiB that go over the channel; have it put into a file",
+        )
+        self.assertEqual(
+            self.ask(FrameTooLarge("9 bytes, at most 8 go over the channel")),
+            "TypeError: crm.find: the arguments cannot be handed over: 9 bytes, at most 8 go over the channel; write them "
+            "to a file",
+        )
+
+
 class Gate(unittest.TestCase):
     def run_in(self, policy, code, files=()):
         """In a process of its own: the gate stays once it is installed. The last line of what it prints."""
@@ -366,15 +549,30 @@ class Gate(unittest.TestCase):
     def test_granted_modules_import_what_they_need(self):
         self.assertEqual(self.run_in({"modules": ["http.server"]}, "import http.server; print('ok')"), "ok")
 
+    def test_its_functions_and_errors_go_to_other_processes(self):
+        code = """
+        import importlib, pickle
+        for f in (__import__, importlib.import_module):
+            assert pickle.loads(pickle.dumps(f)) is f and b"runner" not in pickle.dumps(f), f
+        try: import socket
+        except ImportError as e: e = pickle.loads(pickle.dumps(e)); print(type(e), e.name, e)
+        """
+        said = self.run_in({"modules": ["importlib", "pickle"]}, code)
+        self.assertEqual(
+            said, "<class 'ModuleNotFoundError'> socket the module 'socket' is not granted here; granted: importlib, pickle"
+        )
+        code = "import importlib; __import__('json'); importlib.import_module('socket')"
+        self.assertIn("'socket' is not granted", self.run_in({"modules": ["importlib", "json"]}, code))
+
 
 class Artifacts(unittest.TestCase):
-    def collect(self, ui, write=()):
+    def collect(self, ui, write=(), readonly=False):
         self.root = tempfile.mkdtemp()
         self.addCleanup(__import__("shutil").rmtree, self.root)
         os.makedirs(os.path.join(self.root, "ui"))
         with open(os.path.join(self.root, "ui", "old.txt"), "w", encoding="utf-8") as f:
             f.write("old")
-        made = artifacts.Artifacts(self.root, artifacts.listing(self.root))
+        made = artifacts.Artifacts(self.root, artifacts.listing(self.root), *[True] * readonly)
         for name, size in write:
             with open(os.path.join(self.root, "ui", name), "wb") as f:
                 f.write(b"x" * size)
@@ -412,6 +610,20 @@ class Artifacts(unittest.TestCase):
     def test_existing_path(self):
         made = self.collect({"it": "ui/old.txt", "not": "no/such.txt"})
         self.assertEqual(self.names(made), {"it": "ui/old.txt", "not": "ui/not.json"})
+
+    def test_read_only(self):
+        made = self.collect({"c": 1, "it": "ui/old.txt", "d": [2]}, readonly=True)
+        self.assertEqual(self.names(made), {"it": "ui/old.txt"})
+        self.assertEqual(os.listdir(os.path.join(self.root, "ui")), ["old.txt"])
+        self.assertEqual(
+            made.lines(),
+            [
+                "[ui artifacts: it -> %s/ui/old.txt]" % self.root,
+                "[ui note: c, d: this call is read-only, so no file can be made; call again without readonly]",
+            ],
+        )
+        self.assertEqual(self.collect(None, readonly=True).lines(), [])
+        self.assertIn("ui is a list", self.collect([1], readonly=True).notes[0])
 
     def test_limits(self):
         made = self.collect({"n%d" % i: i for i in range(25)})

@@ -277,7 +277,8 @@ static void test_errors(void **state)
 	expect_kind(c, EEXIST, "exists");
 	expect_kind(c, EBUSY, "busy");
 	expect_kind(c, EDEADLK, "busy");
-	expect_kind(c, EOPNOTSUPP, "isolation");
+	expect_kind(c, ENODEV, "isolation");
+	expect_kind(c, EOPNOTSUPP, "failed");
 	expect_kind(c, ENOSPC, "full");
 	expect_kind(c, EUCLEAN, "corrupt");
 	expect_kind(c, EPROTO, "protocol");
