@@ -115,6 +115,16 @@ static json_t *path_request(const struct ntr_mcp_job *job, const char *op, const
 	return json_pack("{s:s,s:s,s:o}", "op", op, "session", session, "path", ntr_arg(path));
 }
 
+/* A line stays one line whatever the name. */
+static int add_path(struct ntr_buf *b, const char *path)
+{
+	int r = 0;
+
+	for (const unsigned char *p = (const unsigned char *)path; !r && *p; p++)
+		r = *p < ' ' || *p == 0x7f ? ntr_buf_printf(b, "\\%03o", *p) : ntr_buf_add(b, p, 1);
+	return r;
+}
+
 static int walk_dir(struct walk *w, const char *path, unsigned depth);
 
 static int walk_entry(struct walk *w, const char *dir, const json_t *en, unsigned depth)
@@ -129,12 +139,15 @@ static int walk_entry(struct walk *w, const char *dir, const json_t *en, unsigne
 	if (!path)
 		return -ENOMEM;
 	w->entries++;
+	r = add_path(&w->out, path);
+	if (r)
+		return r;
 	if (strcmp(type, "dir") != 0)
-		return ntr_buf_printf(&w->out, "%s%s  (%lld bytes)\n", path,
-		        !strcmp(type, "symlink") ? " ->" : "", (long long)ntr_json_int(en, "size", 0));
+		return ntr_buf_printf(&w->out, "%s  (%lld bytes)\n", !strcmp(type, "symlink") ? " ->" : "",
+		        (long long)ntr_json_int(en, "size", 0));
 	if (is_heap(name) || depth > 40)
-		return ntr_buf_printf(&w->out, "%s/  (not listed)\n", path);
-	r = ntr_buf_printf(&w->out, "%s/\n", path);
+		return ntr_buf_str(&w->out, "/  (not listed)\n");
+	r = ntr_buf_str(&w->out, "/\n");
 	return r ? r : walk_dir(w, path, depth + 1);
 }
 

@@ -108,6 +108,7 @@ def stateless():
         e = s.fails(-32022, "tools/list", _meta=envelope("2042-01-01"))
         assert e.data == {"supported": d["supportedVersions"], "requested": "2042-01-01"}, e.data
         s.fails(-32022, "server/discover", _meta=envelope("x"))
+        s.fails(-32022, "tools/list", _meta={META + "protocolVersion": "2042-01-01"})
         s.fails(-32602, "tools/list", _meta={META + "protocolVersion": 1, META + "clientCapabilities": {}})
         s.fails(-32602, "tools/list", _meta={META + "protocolVersion": "2026-07-28"})
         s.fails(-32602, "tools/list", _meta={META + "clientCapabilities": {}})
@@ -149,7 +150,7 @@ def tools():
             assert s.call("terminal", **args)["isError"], args
         assert s.fails(-32602, "tools/list", cursor="x") and s.ask("tools/list", cursor=None)
         # Resources.
-        names = ["a%41", "a:b@c", "ü dir/[x]?#.md", "-/tree", "d/..."]
+        names = ["a%41", "a:b@c", "ü dir/[x]?#.md", "-/tree", "d/...", "two\nlines"]
         for n in names:
             r = s.call("file_write", path=n, content=n)
             uri = r["content"][1]["uri"]
@@ -162,6 +163,7 @@ def tools():
         assert s.read("workspace://l")["text"] == "aBc\n"
         tree = s.read("workspace://-/tree")["text"].splitlines()
         assert "f  (4 bytes)" in tree and "ü dir/" in tree and "-/tree  (6 bytes)" in tree and "l ->  (1 bytes)" in tree, tree
+        assert any(line.startswith("two\\012lines  (") for line in tree), tree
         assert "ü dir/[x]?#.md" in s.read("workspace://%C3%BC%20dir")["text"]
         for uri in ("workspace://", "file:///etc/passwd", "workspace://%00", "workspace://../../etc/passwd", "workspace:///etc/passwd", "workspace://f/x"):
             try:
