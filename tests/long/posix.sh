@@ -21,9 +21,10 @@ else
 	else
 		say "pjdfstest with a fold after every call (what fails is listed in docs/posix.md)"
 		as root env PJD_FAILED="$stage_dir/pjd-failed" "$top/tests/posix/pjdfstest.sh" folded "$NTR_PJDFSTEST" || true
-		# | `script` | failed in a session | …
-		diff <(sed -nE 's/^\| `([a-z]+\/[0-9]+)` \| ([0-9]+) \|.*/\1.t \2/p' "$top/docs/posix.md" | sort) \
+		# | `script` | failed in a session, at most | …
+		awk 'NR == FNR { most[$1] = $2; next } $2 > most[$1] { print $1 ": " $2 " failed, " most[$1] + 0 " listed"; bad = 1 } END { exit bad }' \
+			<(sed -nE 's/^\| `([a-z]+\/[0-9]+)` \| ([0-9]+) \|.*/\1.t \2/p' "$top/docs/posix.md") \
 			<(cut -d: -f1 "$stage_dir/pjd-failed" | sort | uniq -c | awk '{ print $2, $1 }') ||
-			failures+=("pjdfstest with a fold after every call: something else fails than docs/posix.md lists")
+			failures+=("pjdfstest with a fold after every call: more fails than docs/posix.md lists")
 	fi
 fi
