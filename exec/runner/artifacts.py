@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from typing import Any, Optional
 
 from .values import short_repr, type_name
@@ -51,6 +52,8 @@ def _json(value: Any) -> bytes:
             make = getattr(obj, method, None)
             if callable(make):
                 return make()
+        if isinstance(obj, Mapping):
+            return dict(obj)
         if isinstance(obj, (set, frozenset)):
             return sorted(obj, key=repr)
         return short_repr(obj, 1000)
@@ -155,8 +158,10 @@ def _make(value: Any) -> tuple[str, bytes]:
 
 
 class Artifacts:
-    def __init__(self, root: str, before: Listing) -> None:
+    def __init__(self, root: str, before: Listing, readonly: bool = False) -> None:
         self.root = root
+        self.readonly = readonly
+        self.left: list[str] = []  # names that would need a file, in a read-only call
         self.folder = os.path.join(root, "ui")
         self.before = before
         self.made: list[dict[str, str]] = []
@@ -166,6 +171,9 @@ class Artifacts:
     def collect(self, ui: Any) -> None:
         if ui is not None:
             self._values(ui)
+        if self.left:
+            names = ", ".join(self.left)
+            self.notes.append("%s: this call is read-only, so no file can be made; call again without readonly" % names)
         self._files()
         if len(self.made) > NAMES_MAX:
             self.notes.append("%d artifacts; the first %d are shown" % (len(self.made), NAMES_MAX))
@@ -193,10 +201,15 @@ class Artifacts:
         path = self._existing(value)
         if path is not None:
             size = os.path.getsize(path)
-            if size > BYTES_MAX:
+            if size > BYTES_MAX and self.readonly:
+                self.left.append(name)
+            elif size > BYTES_MAX:
                 self._too_large(name, "the file %s has" % path, size)
             else:
                 self.made.append({"name": name, "path": path})
+            return
+        if self.readonly:
+            self.left.append(name)
             return
         suffix, data = _make(value)
         if len(data) > BYTES_MAX:

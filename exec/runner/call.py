@@ -11,6 +11,7 @@ import io
 import keyword
 import linecache
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,7 +21,7 @@ from typing import Any, Optional
 
 from . import artifacts, gate, show, state, trace
 from .channel import Channel, ChannelError, FrameTooLarge
-from .values import DecodeError, EncodeError, Encoder, Json, TooLarge, decode, dumps
+from .values import DecodeError, EncodeError, Encoder, Json, LoadError, TooLarge, decode, dumps
 
 FILENAME = "<run_python>"
 NAMESPACE_PARTS = 1_000_000
@@ -42,6 +43,32 @@ def _bytes(j: Json) -> bytes:
 
         return base64.b64decode(j["base64"])
     return str(j).encode("utf-8")
+
+
+def _shown_source(code: bytes) -> str:
+    """For tracebacks: as well as it can be read."""
+    import tokenize
+
+    try:
+        encoding = tokenize.detect_encoding(io.BytesIO(code).readline)[0]
+    except SyntaxError:
+        encoding = "utf-8"
+    return code.decode(encoding, "replace")
+
+
+def _not_utf8(code: bytes, filename: str) -> Optional[str]:
+    """As python says it of a file; compile() tells of its decoder instead. None: it is, or says it were."""
+    if any(re.match(rb"[ \t\f]*#.*?coding[:=]", line) for line in code.split(b"\n", 2)[:2]):
+        return None
+    try:
+        code.decode("utf-8")
+    except UnicodeDecodeError as e:
+        return (
+            "Non-UTF-8 code starting with '\\x%02x' in file %s on line %d, but no encoding declared; see "
+            "https://peps.python.org/pep-0263/ for details"
+            % (code[e.start], filename, code.count(b"\n", 0, e.start) + 1)
+        )
+    return None
 
 
 def _limit_memory(megabytes: Optional[int]) -> None:
@@ -82,6 +109,7 @@ class Call:
         self.error: Optional[str] = None
         self.cwd_gone = False
         self.mechanisms: list[str] = []
+        self.late: dict[str, tuple[Json, str]] = {}  # inputs that cannot be bound yet: the value, and why
 
     # ---- before
 
@@ -159,23 +187,26 @@ class Call:
         path = os.path.join(os.environ.get("PYTHONUSERBASE", home + "/.local"), "lib", version, "site-packages")
         return [path] if os.path.isdir(path) and path not in sys.path else []
 
-    def _source(self) -> tuple[str, str]:
+    def _source(self) -> tuple[Any, str]:
+        """The code, a str or bytes as it came, and its name. Of bytes a byte order mark and a coding line are the compiler's business."""
         argv = [os.fsdecode(_bytes(a)) for a in self.spec.get("argv") or []]
         file = self.spec.get("file")
         if file is None:
             sys.argv = ["-c"] + argv
-            code = _bytes(self.spec["code"]).decode("utf-8", "surrogateescape")
-            lines = code.splitlines(True)
-            linecache.cache[FILENAME] = (len(code), None, lines, FILENAME)
+            code = self.spec["code"]
+            if type(code) is dict:  # no UTF-8
+                code = _bytes(code)
+                text = _shown_source(code)
+            else:
+                code = text = code[1:] if code.startswith("\ufeff") else code
+            linecache.cache[FILENAME] = (len(text), None, text.splitlines(True), FILENAME)
             return code, FILENAME
         path = os.fsdecode(_bytes(file))
         sys.argv = [path] + argv
-        import tokenize
-
         try:
-            with tokenize.open(path) as f:
+            with open(path, "rb") as f:
                 code = f.read()
-        except (OSError, SyntaxError, UnicodeDecodeError) as e:
+        except OSError as e:
             raise UsageError("cannot read %s in the session: %s" % (path, e)) from None
         full = os.path.abspath(path)
         self.namespace["__file__"] = full
@@ -188,6 +219,7 @@ class Call:
         if self.spec.get("cache", True):
             self.cache: Optional[state.Cache] = state.Cache(self.channel, bool(self.spec.get("readonly")))
             self.namespace["cache"] = self.cache
+            state.install_json()
         else:
             self.cache = None
         self.namespace.update(state.host_objects(self.channel, self.spec.get("objects")))
@@ -196,9 +228,23 @@ class Call:
                 raise UsageError("the input %r is no Python name" % name)
             try:
                 self.namespace[name] = decode(value)
-            except (DecodeError, EncodeError, ImportError) as e:
+            except LoadError as e:
+                self.late[name] = (value, "the input %r: %s" % (name, e))
+            except DecodeError as e:
                 raise UsageError("the input %r: %s" % (name, e)) from None
         self.given = dict(self.namespace)
+
+    def _bind_late(self) -> None:
+        """Inputs whose classes the code defines itself, as soon as it has; what it has assigned meanwhile stays."""
+        for name, (value, _) in list(self.late.items()):
+            if self.namespace.get(name) is not self.given.get(name):
+                del self.late[name]
+                continue
+            try:
+                self.namespace[name] = self.given[name] = decode(value)
+            except DecodeError:
+                continue
+            del self.late[name]
 
     # ---- the code
 
@@ -215,13 +261,27 @@ class Call:
             return 130 if isinstance(e, KeyboardInterrupt) else 1
         return 0
 
+    def _parse(self) -> Any:
+        try:
+            return compile(self.code, self.filename, "exec", ast.PyCF_ONLY_AST, True)
+        except SyntaxError as e:
+            decoding = type(self.code) is bytes and "'utf-8' codec can't decode" in str(e.msg)
+            text = _not_utf8(self.code, self.filename) if decoding else None
+            if text is None:
+                raise
+        raise SyntaxError(text)
+
     def _execute(self) -> None:
-        tree: Any = compile(self.code, self.filename, "exec", ast.PyCF_ONLY_AST, True)
+        tree = self._parse()
         echo = self.spec.get("echo", "last")
         flags = 0
         pending: list[ast.stmt] = []
         last = len(tree.body) - 1
         for i, stmt in enumerate(tree.body):
+            if self.late:
+                flags |= self._statements(pending, flags)
+                pending = []
+                self._bind_late()
             shown = isinstance(stmt, ast.Expr) and (echo == "all" or (echo == "last" and i == last))
             if not shown:
                 pending.append(stmt)
@@ -257,7 +317,8 @@ class Call:
             self.error = trace.format_error(e)
         except BaseException as again:  # noqa: BLE001 - out of memory or stack while telling
             self.error = "%s (its traceback cannot be shown: %s)" % (type(e).__name__, type(again).__name__)
-        self.hints = trace.hints(e, self.root, self.memory_mb)
+        late = self.late.pop(trace.undefined(e) or "", None)
+        self.hints = [late[1]] if late else trace.hints(e, self.root, self.memory_mb)
         e.__traceback__ = None
 
     # ---- after
@@ -267,6 +328,7 @@ class Call:
         if os.getpid() != self.pid:
             return
         ui = self._ui()
+        self.notes += ["[note: %s]" % why for _, why in self.late.values()]
         if self.cache is not None:
             try:
                 problems = self.cache.settle()
@@ -296,9 +358,9 @@ class Call:
     def _ui(self) -> list[dict[str, str]]:
         ui = self.namespace.get("ui")
         given = self.given.get("ui", self)
-        if self.spec.get("readonly") or not self.spec.get("ui", True):
+        if not self.spec.get("ui", True):
             return []
-        made = artifacts.Artifacts(self.root, self._before_ui)
+        made = artifacts.Artifacts(self.root, self._before_ui, bool(self.spec.get("readonly")))
         try:
             made.collect(None if ui is given or isinstance(ui, types.ModuleType) else ui)
         except OSError as e:

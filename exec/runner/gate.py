@@ -15,6 +15,8 @@ import sys
 import types
 from typing import Any, Optional
 
+from .show import Replacement
+
 # The safe part of the standard library: data, text, numbers, files. Left out: processes, sockets, native code, the
 # interpreter's own machinery.
 STDLIB = frozenset(
@@ -32,6 +34,9 @@ class ModuleNotGranted(ModuleNotFoundError):
     """A module that the embedding program does not grant."""
 
     ntr_gate = True
+
+    def __reduce__(self) -> Any:  # no other process could find this class
+        return ModuleNotFoundError, self.args, {"name": self.name, "path": self.path}
 
 
 ModuleNotGranted.__module__ = "builtins"
@@ -88,8 +93,8 @@ class Gate:
         self.original_module = importlib.import_module
 
     def install(self) -> None:
-        builtins.__import__ = self._import
-        importlib.import_module = self._import_module
+        builtins.__import__ = _Import(self)
+        importlib.import_module = _ImportModule(self)
 
     def _is_agent(self, scope: Optional[dict[str, Any]]) -> bool:
         if scope is None:
@@ -108,6 +113,8 @@ class Gate:
         return None
 
     def _granted(self, name: str) -> bool:
+        if name == "builtins":  # its names are there anyway, and pickle imports it in the name of who calls it
+            return True
         if self._grant(name) is not None or any(g.module.startswith(name + ".") for g in self.grants):
             return True
         if self.stdlib:
@@ -145,10 +152,10 @@ class Gate:
                 return grant.module
         return name
 
-    def _import(
-        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    def import_name(
+        self, name: str, scope: Any, globals: Any, locals: Any, fromlist: Any, level: int
     ) -> types.ModuleType:
-        scope = sys._getframe(1).f_globals if globals is None else globals  # __import__("name") gives none
+        """scope: the names of the code that imports."""
         if level or not self._is_agent(scope):
             return self.original_import(name, globals, locals, fromlist, level)
         self._check(name)
@@ -178,8 +185,29 @@ class Gate:
         except (ImportError, ValueError):
             return False
 
-    def _import_module(self, name: str, package: Optional[str] = None) -> types.ModuleType:
-        if not name.startswith(".") and self._is_agent(sys._getframe(1).f_globals):
+    def import_module(self, name: str, scope: Any, package: Optional[str]) -> types.ModuleType:
+        if not name.startswith(".") and self._is_agent(scope):
             self._check(name)
             return self._narrowed(self.original_module(self._real(name), package))
         return self.original_module(name, package)
+
+
+class _Import(Replacement):
+    def __init__(self, gate: Gate) -> None:
+        super().__init__(gate.original_import)
+        self.gate = gate
+
+    def __call__(
+        self, name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0
+    ) -> types.ModuleType:
+        scope = sys._getframe(1).f_globals if globals is None else globals  # __import__("name") gives none
+        return self.gate.import_name(name, scope, globals, locals, fromlist, level)
+
+
+class _ImportModule(Replacement):
+    def __init__(self, gate: Gate) -> None:
+        super().__init__(gate.original_module)
+        self.gate = gate
+
+    def __call__(self, name: str, package: Optional[str] = None) -> types.ModuleType:
+        return self.gate.import_module(name, sys._getframe(1).f_globals, package)

@@ -9,7 +9,7 @@ import builtins
 import io
 import sys
 from collections.abc import Iterable
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 # Entries shown per container, characters per string; tried in turn until the whole fits.
 _LEVELS = ((1000, 4000), (300, 1000), (100, 400), (30, 200), (10, 100), (4, 60), (2, 30), (1, 20))
@@ -173,15 +173,37 @@ def _shown(arg: Any, share: int) -> str:
     return text if len(text) <= share else head(text, share)
 
 
-def install_print(*outs: Out) -> None:
-    """print() into the call's own streams keeps to their budget; into anything else it is the built-in one."""
-    original = builtins.print
+class Replacement:
+    """Takes the place of a function of a module: the __call__ of a subclass.
 
-    def print(  # noqa: A001 - takes the place of the built-in
-        *args: Any, sep: Optional[str] = " ", end: Optional[str] = "\n", file: Any = None, flush: bool = False
+    It pickles by that function's name, so that it can go to other processes and into the cache, and like a built-in it
+    does not become a method where a class holds it.
+    """
+
+    def __init__(self, original: Callable[..., Any]) -> None:
+        self.original = original
+        for name in ("__module__", "__name__", "__qualname__", "__doc__"):
+            self.__dict__[name] = getattr(original, name, None)
+        vars(type(self))["__call__"].__qualname__ = original.__qualname__  # what a TypeError calls it, from 3.10 on
+
+    def __reduce__(self) -> str:
+        return str(self.__dict__["__qualname__"])
+
+    def __repr__(self) -> str:
+        return repr(self.original)
+
+
+class Print(Replacement):
+    def __init__(self, original: Callable[..., Any], outs: tuple[Out, ...]) -> None:
+        super().__init__(original)
+        self.outs = outs
+
+    def __call__(
+        self, /, *args: Any, sep: Optional[str] = " ", end: Optional[str] = "\n", file: Any = None, flush: bool = False
     ) -> None:
+        original = self.original
         target = sys.stdout if file is None else file
-        out = next((x for x in outs if x is target), None)
+        out = next((x for x in self.outs if x is target), None)
         if out is None or not out.budget or not args:
             original(*args, sep=sep, end=end, file=file, flush=flush)
             return
@@ -204,6 +226,7 @@ def install_print(*outs: Out) -> None:
         out.truncated = True
         original(text, end=end, file=file, flush=flush)
 
-    print.__doc__ = original.__doc__
-    print.__module__ = "builtins"
-    builtins.print = print
+
+def install_print(*outs: Out) -> None:
+    """print() into the call's own streams keeps to their budget; into anything else it is the built-in one."""
+    builtins.print = Print(builtins.print, outs)

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, MutableMapping
+import functools
+import json
+import shlex
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Callable, Optional
 
-from .channel import Channel, FrameTooLarge
+from .channel import FRAME_MAX, Channel, FrameTooLarge
 from .values import DecodeError, EncodeError, Json, decode, dumps, encode
 
 KEY_BYTES = 200
+_TOO_LARGE = "the answer is too large for the call's channel"  # the daemon's words (exec/controller_py.c)
 
 
 class CacheError(TypeError):
     """A key that cannot be one, or a value that cannot be kept."""
 
+    def __reduce__(self) -> Any:  # no other process could find this class
+        return TypeError, self.args
+
 
 class CacheReadOnly(PermissionError):
     """The call was started read-only."""
+
+    def __reduce__(self) -> Any:
+        return PermissionError, self.args
 
 
 for _kind in (CacheError, CacheReadOnly):
@@ -40,7 +50,8 @@ class Cache(MutableMapping):
     """A dict that is committed, rolled back and forked with the files.
 
     Values are read when they are asked for, and written at once. What was read or written is looked at again when the
-    call ends, so that changes inside of it (cache["x"].append(1)) count.
+    call ends, so that changes inside of it (cache["x"].append(1)) count. It is no subclass of dict: programs in C look into
+    such a one past these methods, and would find it empty.
     """
 
     def __init__(self, channel: Channel, readonly: bool) -> None:
@@ -50,6 +61,12 @@ class Cache(MutableMapping):
 
     def _ask(self, op: str, **members: Json) -> dict[str, Any]:
         reply = self._channel.ask(dict(members, cache=op))
+        if op == "get" and reply.get("error") == _TOO_LARGE:
+            raise CacheError(
+                "cache[%r] cannot be read in a call: it is larger than the %d MiB that go over the channel (bytes count as "
+                "base64); in the shell, `ntr cache get %s >FILE` writes it to a file"
+                % (members["key"], FRAME_MAX >> 20, shlex.quote(str(members["key"])))
+            )
         if "error" in reply:
             raise CacheError(str(reply["error"]))
         return reply
@@ -63,7 +80,7 @@ class Cache(MutableMapping):
             raise KeyError(key)
         try:
             value = decode(reply.get("value"))
-        except (DecodeError, EncodeError) as e:
+        except DecodeError as e:
             raise CacheError("cache[%r]: %s" % (key, e)) from None
         self._live[key] = (value, dumps(reply.get("value")))
         return value
@@ -107,6 +124,26 @@ class Cache(MutableMapping):
     def __len__(self) -> int:
         return len(self._keys())
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._keys())
+
+    def copy(self) -> dict[str, Any]:
+        return dict(self)
+
+    def __or__(self, other: Any) -> Any:
+        return dict(self) | dict(other) if isinstance(other, Mapping) else NotImplemented
+
+    def __ror__(self, other: Any) -> Any:
+        return dict(other) | dict(self) if isinstance(other, Mapping) else NotImplemented
+
+    def __ior__(self, other: Any) -> Any:
+        self.update(other)
+        return self
+
+    def clear(self) -> None:  # the inherited one loads each value, and some may not load
+        for key in self._keys():
+            del self[key]
+
     def __repr__(self) -> str:
         return "cache(%s)" % ", ".join(map(repr, self._keys()))
 
@@ -132,11 +169,25 @@ class Cache(MutableMapping):
         return problems
 
 
+def install_json() -> None:
+    """json writes a cache, inside of other things too, as the dict that it stands for."""
+    original = json.JSONEncoder.default
+
+    @functools.wraps(original)
+    def default(self: json.JSONEncoder, o: Any) -> Any:
+        return dict(o) if type(o) is Cache else original(self, o)
+
+    json.JSONEncoder.default = default  # type: ignore[method-assign]
+
+
 # ---- host objects
 
 
 class HostError(Exception):
     """An exception of the host's that has no built-in type here."""
+
+    def __reduce__(self) -> Any:
+        return RuntimeError, self.args
 
 
 HostError.__module__ = "builtins"
@@ -144,6 +195,9 @@ HostError.__module__ = "builtins"
 
 def _host_exception(error: Json) -> BaseException:
     kind, text = "HostError", "the host's answer makes no sense"
+    if error == _TOO_LARGE:
+        text = "the host's answer is larger than the %d MiB that go over the channel; have it put into a file"
+        return HostError(text % (FRAME_MAX >> 20))
     if type(error) is dict:
         kind, text = str(error.get("type", kind)), str(error.get("text", ""))
     known = getattr(builtins, kind, None)
@@ -198,10 +252,17 @@ def host_objects(channel: Channel, specs: Json) -> dict[str, HostObject]:
             message = {"object": name, "method": method, "args": encode(list(args)), "kwargs": encode(kwargs)}
         except EncodeError as e:
             raise TypeError("%s.%s: an argument cannot be handed over: %s" % (name, method, e)) from None
-        reply = channel.ask(message)
+        try:
+            reply = channel.ask(message)
+        except FrameTooLarge as e:
+            text = "%s.%s: the arguments cannot be handed over: %s; write them to a file" % (name, method, e)
+            raise TypeError(text) from None
         if "error" in reply:
             raise _host_exception(reply["error"])
-        return decode(reply.get("value"))
+        try:
+            return decode(reply.get("value"))
+        except DecodeError as e:
+            raise HostError("%s.%s: its answer cannot be used here: %s" % (name, method, e)) from None
 
     made = {}
     for spec in specs or []:

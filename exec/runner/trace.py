@@ -58,11 +58,19 @@ def _cut_line(line: str) -> str:
 # ---- hints
 
 
-def _hint_name(exc: NameError, root: str) -> Optional[str]:
+def undefined(exc: BaseException) -> Optional[str]:
+    """The name that a NameError is about."""
+    if not isinstance(exc, NameError):
+        return None
     name = getattr(exc, "name", None)
-    if name is None:
+    if name is None:  # that attribute is of 3.10
         match = re.search(r"name '([^']+)'", str(exc))
         name = match.group(1) if match else None
+    return name
+
+
+def _hint_name(exc: NameError, root: str) -> Optional[str]:
+    name = undefined(exc)
     if name is None or hasattr(builtins, name):
         return None
     return "names of earlier calls are gone, each call is a process of its own: keep values in cache[...] or in files"

@@ -32,6 +32,10 @@ class DecodeError(ValueError):
     """A JSON value that is no value of ours."""
 
 
+class LoadError(DecodeError):
+    """An opaque value that cannot be unpickled, at least not yet: its class may still be defined."""
+
+
 class TooLarge(Exception):
     """The encoder's budget of parts is used up."""
 
@@ -332,7 +336,8 @@ class Decoder:
         except ImportError as e:
             raise DecodeError("a value of type %s needs a module that is not here: %s" % (tag, e)) from None
         except (KeyError, TypeError, ValueError, ArithmeticError) as e:
-            raise DecodeError("no value: a %s of another form (%s)" % (tag, e)) from None
+            why = "it lacks %s" % e if type(e) is KeyError else str(e)
+            raise DecodeError("no value: %r in another form (%s)" % (tag, why)) from None
 
     def items(self, j: Json) -> list[Any]:
         _expect(type(j) is list, "no list")
@@ -458,9 +463,9 @@ def unpickle(data: bytes, name: str) -> Any:
     try:
         return pickle.loads(data)
     except Exception as e:  # noqa: BLE001 - whatever the pickled class raises
-        raise EncodeError(
-            "a kept value of type %s cannot be loaded: %s: %s; its class has to be importable (define it in a module of "
-            "the workspace)" % (name, type(e).__name__, e)
+        raise LoadError(
+            "a value of type %s cannot be loaded: %s: %s; its class has to be importable (define it in a module of the "
+            "workspace)" % (name, type(e).__name__, e)
         ) from None
 
 

@@ -96,6 +96,50 @@ os.makedirs("d"); open("d/f", "w").write("text"); cache["k"] = [1]; os.chdir("d"
 	assert_output "[('good', 1), ('l', [])]"
 }
 
+@test "cache: like a dict, and values that no call can fetch" {
+	cat >c.py <<-'X'
+		import json
+		cache["a"] = [1]; cache["b"] = 2
+		print(json.dumps(cache), json.dumps([cache]), cache | {"b": 3}, {"c": 4} | cache)
+		print(cache == {"a": [1], "b": 2}, {"a": [1]} == cache, cache.copy(), list(reversed(cache)), {**cache})
+		cache |= {"c": {1}}
+		ui = {"all": cache}
+	X
+	run py - <c.py
+	assert_success
+	assert_line --index 0 '{"a": [1], "b": 2} [{"a": [1], "b": 2}] {'"'a': [1], 'b': 3} {'c': 4, 'a': [1], 'b': 2}"
+	assert_line --index 1 "True False {'a': [1], 'b': 2} ['b', 'a'] {'a': [1], 'b': 2}"
+	run ntr cat ui/all.json
+	assert_output '{"a": [1], "b": 2, "c": [1]}'
+	head -c 70000000 /dev/zero | tr '\0' x | ntr cache set big -
+	run py -c 'cache["a"], len(cache["big"])'
+	assert_failure 1
+	assert_line "CacheError: cache['big'] cannot be read in a call: it is larger than the 64 MiB that go over the channel (bytes count as base64); in the shell, \`ntr cache get big >FILE\` writes it to a file"
+	ntr run -c 'ntr cache get big >FILE'
+	run py -c 'import os; cache.clear(); os.path.getsize("FILE"), dict(cache)'
+	assert_output '(70000000, {})'
+}
+
+@test "print goes to other processes and into the cache, and is no method of a class that holds it" {
+	cat >p.py <<-'X'
+		from multiprocessing import Pool, get_context
+		with Pool(1) as pool: pool.map(print, [1, 2])
+		p = get_context("spawn").Process(target=print, args=("spawned",)); p.start(); p.join()
+		cache["p"] = print
+		class Log: write = print
+		Log().write("logged")
+		def wrong(key): cache[key]
+		with Pool(1) as pool:
+		    try: pool.map(wrong, ["__x"])
+		    except TypeError as e: print(e)
+	X
+	run py - <p.py
+	assert_success
+	assert_output $'1\n2\nspawned\nlogged\na cache key must not begin with \'__\': \'__x\''
+	run py -c 'cache["p"]("kept"); cache["p"] is print'
+	assert_output $'kept\nTrue'
+}
+
 @test "cache: objects of other types, and of a class that is gone" {
 	py -c 'from collections import Counter; cache["c"] = Counter("aab")'
 	run py -c 'cache["c"].most_common(1)'
@@ -176,6 +220,35 @@ cache["o"] = C()'
 	assert_output --partial "the input 'class' is no Python name"
 	run py --input 'v={"$":"nosuch"}' -c 1
 	assert_failure 125
+}
+
+@test "code in bytes: a byte order mark, a coding line, neither of them" {
+	run py - <<<$'\xef\xbb\xbfprint(1)\n1/0'
+	assert_failure 1
+	assert_line --index 0 1
+	assert_line '  File "<run_python>", line 2, in <module>'
+	assert_line '    1/0'
+	run py - <<<$'# -*- coding: latin-1 -*-\nprint("\xe9")\n1/0 # \xe9'
+	assert_failure 1
+	assert_line --index 0 é
+	assert_line '    1/0 # é'
+	run py - <<<$'x = 1\nprint("\xe9")'
+	assert_failure 1
+	assert_output "SyntaxError: Non-UTF-8 code starting with '\xe9' in file <run_python> on line 2, but no encoding declared; see https://peps.python.org/pep-0263/ for details"
+	run py - <<<$'# coding: utf-8\nprint("\xe9")'
+	assert_failure 1
+	assert_line --partial "SyntaxError: (unicode error) 'utf-8' codec can't decode"
+	ntr put - l.py <<<$'# coding: latin-1\nprint("\xe9")'
+	ntr put - m.py <<<$'\xef\xbb\xbfprint("é")'
+	ntr put - u.py <<<$'print("\xe9")'
+	for f in l m; do
+		run py $f.py
+		assert_success
+		assert_output é
+	done
+	run py u.py
+	assert_failure 1
+	assert_output --partial "SyntaxError: Non-UTF-8 code starting with '\xe9' in file /workspace/u.py on line 1"
 }
 
 @test "output: small is exact, large is shown by its structure, nothing is cut silently" {
@@ -272,6 +345,10 @@ print("done")'
 	run py --readonly -c 'cache["k"] = 2'
 	assert_failure 1
 	assert_line --partial 'CacheReadOnly'
+	run py --readonly -c 'ui = {"c": 1, "f": "f", "d": 2}'
+	assert_success
+	assert_line --index 0 '[ui artifacts: f -> /workspace/f]'
+	assert_line --index 1 '[ui note: c, d: this call is read-only, so no file can be made; call again without readonly]'
 	py -c 'open("f", "w").write("2")'
 	run py --readonly -c 'open("f").read()'
 	assert_output "'2'"

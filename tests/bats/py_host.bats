@@ -90,6 +90,35 @@ exec(open(sys.argv[1]).read())' "$TEST_DIR/host.py"
 	assert_output $'(5, \'busy\', \'hi\\n\')\nAttributeError\nAttributeError'
 }
 
+@test "an opaque value that is given back: the object, where its class is; else why not" {
+	ntr run -c 'echo "class M: pass" > m.py'
+	run host <<-'X'
+		with Host(STORE) as h:
+		    h.py("default", "import m\nclass P: pass\ncache['p'], cache['m'] = P(), m.M()")
+		    kept = {k: h.request({"op": "cache-get", "session": "default", "key": k})["value"] for k in "pm"}
+		    class Keeper:
+		        def get(self, key): return kept[key]
+		    def show(code, **more):
+		        r = h.py("default", code, {"keeper": Keeper()}, inputs={"x": kept["p"], "y": [kept["m"]]}, **more)
+		        print(r["echo"], "|", (r["error"] or "-").split("\n")[-1], "|", *r["hints"], *r["notes"])
+		    show("type(y[0]), type(keeper.get('m'))")
+		    show("class P: pass\ntype(x), type(keeper.get('p')), type(cache['p'])")
+		    show("x = 5\nclass P: pass\nx")
+		    show("keeper.get('p')")
+		    show("x")
+		    show("1")
+	X
+	assert_success
+	why="a value of type __main__.P cannot be loaded: AttributeError: Can't get attribute 'P' on <module '__main__'"
+	todo='its class has to be importable (define it in a module of the workspace)'
+	assert_line --index 0 "(<class 'm.M'>, <class 'm.M'>) | - | [note: the input 'x': $why>; $todo]"
+	assert_line --index 1 "(<class '__main__.P'>, <class '__main__.P'>, <class '__main__.P'>) | - |"
+	assert_line --index 2 '5 | - |'
+	assert_line --index 3 "None | HostError: keeper.get: its answer cannot be used here: $why>; $todo | [note: the input 'x': $why>; $todo]"
+	assert_line --index 4 "None | NameError: name 'x' is not defined | the input 'x': $why>; $todo"
+	assert_line --index 5 "1 | - | [note: the input 'x': $why>; $todo]"
+}
+
 @test "output as it comes, and a host that goes away" {
 	run host <<-'X'
 		with Host(STORE) as h:

@@ -268,6 +268,10 @@ class Show(unittest.TestCase):
             self.assertIs(copy.deepcopy([print])[0], print)
             self.assertEqual((repr(print), print.__name__, print.__module__), (repr(before), "print", "builtins"))
 
+            for wrong in ("nosuch", "self"):
+                with self.assertRaisesRegex(TypeError, r"^(print|__call__)\(\) got .* '?%s'?$" % wrong):
+                    print("x", **{wrong: 1})
+
             class Holder:
                 log = print
 
@@ -559,7 +563,8 @@ class Gate(unittest.TestCase):
         """
         said = self.run_in({"modules": ["importlib", "pickle"]}, code)
         self.assertEqual(
-            said, "<class 'ModuleNotFoundError'> socket the module 'socket' is not granted here; granted: importlib, pickle"
+            said,
+            "<class 'ModuleNotFoundError'> socket the module 'socket' is not granted here; granted: importlib, pickle",
         )
         code = "import importlib; __import__('json'); importlib.import_module('socket')"
         self.assertIn("'socket' is not granted", self.run_in({"modules": ["importlib", "json"]}, code))
