@@ -60,8 +60,8 @@ static int add_code(struct ntr_cmd *cmd, json_t *req)
 		return ntr_cmd_usage(cmd, "code is missing: -c CODE, a FILE of the session, or - for stdin");
 	else if ((r = ntr_call_stdin(&b)))
 		return ntr_cmd_die(cmd, r, NULL, "cannot read the code from stdin: %s", strerror(-r));
-	else
-		r = json_object_set_new(req, "code", ntr_json_bytes(b.len ? (void *)b.data : "", b.len));
+	else /* as bytes: a coding line in it is Python's to read */
+		r = json_object_set_new(req, "code", ntr_json_base64(b.len ? (void *)b.data : "", b.len));
 	if (!r)
 		r = json_object_set_new(req, "argv", ntr_json_strv(cmd->args + first));
 	return r ? ntr_cmd_die(cmd, -ENOMEM, NULL, "%s", strerror(ENOMEM)) : 0;

@@ -232,6 +232,8 @@ cache["o"] = C()'
 	assert_failure 1
 	assert_line --index 0 é
 	assert_line '    1/0 # é'
+	run py - <<<$'# coding: latin-1\nprint(len("\xc3\xa9"))' # valid UTF-8, and yet what it says
+	assert_output 2
 	run py - <<<$'x = 1\nprint("\xe9")'
 	assert_failure 1
 	assert_output "SyntaxError: Non-UTF-8 code starting with '\xe9' in file <run_python> on line 2, but no encoding declared; see https://peps.python.org/pep-0263/ for details"

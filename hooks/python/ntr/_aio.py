@@ -18,8 +18,30 @@ CANCEL_WAIT_S = 3.0
 _loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("ntr_loop", default=None)
 
 
+class _Exited(Exception):
+    """A SystemExit on its way to whoever asked: as itself it would end the loop that it runs in."""
+
+    def __init__(self, exit: SystemExit) -> None:
+        super().__init__(exit)
+        self.exit = exit
+
+
+async def _kept(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        return await coroutine
+    except SystemExit as e:
+        raise _Exited(e) from None
+
+
 def finish(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run what an async method of a host object gave back: in the loop of the async call that it belongs to."""
+    try:
+        return _finish(_kept(coroutine))
+    except _Exited as e:
+        raise e.exit from None
+
+
+def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
     import asyncio
 
     loop = _loop.get()

@@ -8,6 +8,7 @@ import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
+from math import isfinite
 from typing import Any
 
 from ._daemon import connect, store_path
@@ -125,6 +126,7 @@ class Client:
         fresh: called before each attempt of what may be asked again.
         """
         msg = self._addressed(msg)
+        _check_numbers(msg)
         retries = 3
         while True:
             conn = self._take()
@@ -143,6 +145,8 @@ class Client:
 
     def _addressed(self, msg: Mapping[str, Any]) -> Mapping[str, Any]:
         """Say from inside which session's call it comes, so that it is not made to wait for that."""
+        if "inside" in msg:
+            return msg
         chain = [session for store, session in inside.get() if store == self.store]
         if chain:
             return {**msg, "inside": chain[-1]}
@@ -150,6 +154,10 @@ class Client:
         if "NTR_CALL" in env and env.get("NTR_SESSION"):
             return {**msg, "inside": env["NTR_SESSION"]}
         return msg
+
+    def is_inside(self, session: str) -> bool:
+        """Whether this comes from inside a call of that session."""
+        return (self.store, session) in inside.get() or self._addressed({}).get("inside") == session
 
     def _exchange(
         self,
@@ -195,9 +203,7 @@ class Client:
                 kind="usage",
             ) from None
         except UnicodeEncodeError as e:
-            raise WorkspaceError(
-                f"request '{msg['op']}'", f"a text is no valid Unicode: {e.reason}", kind="usage"
-            ) from None
+            raise WorkspaceError(f"request '{msg['op']}'", f"a text is no valid Unicode: {e.reason}", kind="usage") from None
         except ConnectionEnded:
             # A daemon that refuses says why before it hangs up; else it has not had the whole request.
             try:
@@ -251,6 +257,13 @@ class Client:
 
         self.request(msg, on_event=take, fresh=found.clear)
         return found
+
+
+def _check_numbers(msg: Mapping[str, Any]) -> None:
+    """Numbers that no frame can carry are the program's mistake, not the connection's."""
+    for key, value in msg.items():
+        if (type(value) is int and not -(2**63) <= value < 2**63) or (type(value) is float and not isfinite(value)):
+            raise ValueError(f"{key} is {value!r}, which is out of range")
 
 
 class _NotRun(Exception):

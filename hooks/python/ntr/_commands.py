@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from ._client import inside
+from ._frames import BytesLike, as_bytes
 from ._launcher import script
 
 # What bash has of its own, and finds before PATH.
@@ -34,8 +35,8 @@ _PREFIX = "ntr-cmd-"
 class CommandResult:
     """What a command prints and its exit code, where it says both."""
 
-    stdout: str | bytes = b""
-    stderr: str | bytes = b""
+    stdout: str | BytesLike = b""
+    stderr: str | BytesLike = b""
     exit_code: int = 0
 
 
@@ -64,11 +65,11 @@ class CommandCall:
         """All of stdin as text."""
         return self.stdin.decode("utf-8", "replace")
 
-    def write(self, data: str | bytes) -> None:
+    def write(self, data: str | BytesLike) -> None:
         """Print to stdout at once."""
         _write(self._out, data)
 
-    def write_error(self, data: str | bytes) -> None:
+    def write_error(self, data: str | BytesLike) -> None:
         """Print to stderr at once."""
         _write(self._err, data)
 
@@ -96,8 +97,8 @@ Command = Callable[[CommandCall], Any]
 """Gets the call; gives None, text or bytes to print, an exit code, or a CommandResult."""
 
 
-def _write(fd: int, data: str | bytes) -> None:
-    view = memoryview(data.encode("utf-8", "surrogateescape") if isinstance(data, str) else bytes(data))
+def _write(fd: int, data: str | BytesLike) -> None:
+    view = memoryview(as_bytes(data, "surrogateescape"))
     while view:
         view = view[os.write(fd, view) :]
 
@@ -211,9 +212,9 @@ class CommandServer:
             return 141
         except SystemExit as e:
             return e.code & 255 if isinstance(e.code, int) else int(e.code is not None)
-        except Exception as e:
+        except BaseException as e:  # a KeyboardInterrupt too: in this thread it can only be the function's own
             try:
-                call.write_error(f"{call.name}: {type(e).__name__}: {e}\n")
+                call.write_error(f"{call.name}: {_line(e)}\n")
             except OSError:
                 pass
             return 1
@@ -227,6 +228,14 @@ class CommandServer:
         self._folder = None
 
 
+def _line(e: BaseException) -> str:
+    try:
+        text = str(e)
+    except Exception:
+        text = ""
+    return f"{type(e).__name__}: {text}" if text else type(e).__name__
+
+
 def _deliver(call: CommandCall, result: Any) -> int:
     import inspect
 
@@ -236,15 +245,17 @@ def _deliver(call: CommandCall, result: Any) -> int:
         result = finish(result)
     if result is None:
         return 0
-    if isinstance(result, (str, bytes, bytearray)):
-        call.write(bytes(result) if isinstance(result, bytearray) else result)
+    if isinstance(result, (str, bytes, bytearray, memoryview)):
+        call.write(result)
         return 0
     if isinstance(result, int):
         return int(result) & 255
     if isinstance(result, CommandResult):
-        call.write(result.stdout)
-        call.write_error(result.stderr)
-        return result.exit_code & 255
+        out, err = as_bytes(result.stdout, "surrogateescape"), as_bytes(result.stderr, "surrogateescape")
+        code = result.exit_code & 255  # all of it is looked at before anything is printed
+        call.write(out)
+        call.write_error(err)
+        return code
     raise TypeError(f"it gave back a {type(result).__name__}, not text, bytes, an exit code or a CommandResult")
 
 

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any, Literal
 
 Echo = Literal["none", "last", "all"]
+TIMEOUT_MAX = 1e9  # the protocol's; what is longer is no limit
+
+
+def check_timeout(seconds: float | None) -> float | None:
+    """Give a limit of time, ``inf`` where it is none; ValueError for what is no number. The daemon refuses the rest."""
+    if seconds is None:
+        return None
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise TypeError(f"a timeout is a number of seconds, not a {type(seconds).__name__}")
+    if seconds != seconds or seconds == -inf:
+        raise ValueError(f"timeout is {seconds!r}: it has to be a number of seconds, or inf for no limit")
+    return seconds if seconds <= TIMEOUT_MAX else inf
 
 
 @dataclass(frozen=True)
@@ -49,8 +62,8 @@ class PythonConfig:
 
     modules, stdlib: an import gate; None and None: no gate, everything that the interpreter has may be imported. The gate
     guides cooperative code; it is no boundary. host_objects: by name, as agent code sees them. network, isolation: what
-    this build cannot give raises IsolationUnavailable. timeout: seconds, None for no limit. preload: modules that the warm
-    interpreter keeps imported. python: the interpreter; None: the session's.
+    this build cannot give raises IsolationUnavailable. timeout: seconds, None or inf for no limit. preload: modules that
+    the warm interpreter keeps imported. python: the interpreter; None: the session's.
     """
 
     modules: Sequence[str | ModuleGrant] | None = None
@@ -64,6 +77,9 @@ class PythonConfig:
     preload: Sequence[str] = ()
     python: str | None = None
     cache: bool = True
+
+    def __post_init__(self) -> None:
+        check_timeout(self.timeout)
 
     def __or__(self, other: PythonConfig) -> PythonConfig:
         """Join grants, objects and modules to preload; everything else as the right one has it where that is no default."""
@@ -92,7 +108,8 @@ class PythonConfig:
 
     def to_wire(self) -> dict[str, Any]:
         """Give the members of a request."""
-        m: dict[str, Any] = {"echo": self.echo, "timeout": self.timeout or 0, "cache": self.cache}
+        limit = check_timeout(self.timeout)
+        m: dict[str, Any] = {"echo": self.echo, "timeout": 0 if limit in (None, inf) else limit, "cache": self.cache}
         if self.modules is not None or self.stdlib is not None:
             grants = [g if isinstance(g, str) else g.to_wire() for g in self.modules or ()]
             m["policy"] = {"stdlib": bool(self.stdlib), "modules": grants}

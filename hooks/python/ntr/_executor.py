@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 from ._client import Control
-from ._frames import Connection, from_wire, to_wire
+from ._config import check_timeout
+from ._frames import Connection, as_bytes, from_wire, to_wire
 from ._protocols import OnOutput, PythonCode, Script
 from ._provider import NtrProvider, _fill, _null
 from ._results import PythonResult, TerminalResult, python_of, terminal_of
@@ -53,11 +55,14 @@ class NtrExecutor:
             "no_commit": not spec.commit,
         }
         if spec.env:
-            m["set_env"] = [to_wire(f"{k}={v}") for k, v in spec.env.items()]
+            m["set_env"] = [to_wire(_setting(k, v)) for k, v in spec.env.items()]
         if spec.cwd is not None:
             m["cwd"] = to_wire(spec.cwd)
-        if spec.timeout is not None:
-            m["timeout"] = spec.timeout
+        limit = check_timeout(spec.timeout)
+        if limit is not None and limit != inf:
+            m["timeout"] = limit
+        elif limit is not None and isinstance(spec, PythonCode):
+            m["timeout"] = 0  # no limit, which a script has anyway
         if spec.on_output is not None:
             m["stream"] = True
         folder = self.path_first()
@@ -95,7 +100,7 @@ class NtrExecutor:
         fd = _null() if code.stdin is None else os.memfd_create("ntr-stdin", os.MFD_CLOEXEC)
         try:
             if code.stdin is not None:
-                _fill(fd, [code.stdin])
+                _fill(fd, [as_bytes(code.stdin)])
             reply = self._request(m, (fd,), code.on_output, answerer, code.control)
         finally:
             if code.stdin is not None:
@@ -142,6 +147,15 @@ class NtrExecutor:
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+def _setting(name: str, value: str) -> str:
+    if not isinstance(name, str) or "=" in name or "\0" in name:
+        raise ValueError(f"{name!r} cannot be the name of a variable")
+    text = f"{name}={value}"
+    if "\0" in text:
+        raise ValueError(f"the value of the variable {name} holds a NUL")
+    return text
 
 
 def _not_text(tool: str, text: str) -> str | None:

@@ -7,8 +7,17 @@ import os
 import posixpath
 from collections.abc import Iterator
 
+from ._errors import WorkspaceError
+from ._frames import BytesLike, as_bytes
+from ._provider import NtrProvider
 from ._results import Commit, FileStat
 from ._seam import Seam
+
+
+def check_file(path: str) -> None:
+    """Raise IsADirectoryError for what can only be a directory's name."""
+    if posixpath.basename(os.fsdecode(path)) in ("", ".", ".."):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
 
 class Files:
@@ -46,6 +55,8 @@ class Files:
                 raise FileNotFoundError(errno.ENOENT, f"outside of the workspace ({root})", path)
             text = text[len(root) :]
         inner = posixpath.normpath(text.strip("/") or ".")
+        if inner == ".." or inner.startswith("../"):
+            raise FileNotFoundError(errno.ENOENT, "outside of the workspace", path)
         return "" if inner == "." else inner
 
     def _stat(self, path: str) -> FileStat:
@@ -59,24 +70,39 @@ class Files:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def stat(self, path: str) -> FileStat:
-        """Tell about a path; symlinks are not followed."""
-        return self._stat(path)
+        """Tell about a path; symlinks are not followed. Of the root itself: as the commit has it, or the last one."""
+        found = self._stat(path)
+        if not found.name and isinstance(self._seam.provider, NtrProvider):
+            with self._seam.turn():
+                return self._seam.provider.root_stat(self._seam.session, self._at)
+        return found
+
+    def _find(self, path: str) -> FileStat | None:
+        """None: there is nothing, as far as the workspace goes."""
+        if "\0" in os.fspath(path):
+            return None
+        try:
+            return self._stat(path)
+        except OSError:
+            return None
+        except WorkspaceError as e:
+            if e.errno == errno.EXDEV:  # a symlink on the way leads out
+                return None
+            raise
 
     def exists(self, path: str) -> bool:
         """Whether there is something of that name."""
-        try:
-            self._stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return self._find(path) is not None
 
     def is_file(self, path: str) -> bool:
         """Whether it is a plain file."""
-        return self.exists(path) and self._stat(path).is_file
+        found = self._find(path)
+        return found is not None and found.is_file
 
     def is_dir(self, path: str) -> bool:
         """Whether it is a directory."""
-        return self.exists(path) and self._stat(path).is_dir
+        found = self._find(path)
+        return found is not None and found.is_dir
 
     def walk(self, path: str = "") -> Iterator[tuple[str, list[str], list[str]]]:
         """Go through a tree, as os.walk does; symlinks are names among the files."""
@@ -105,12 +131,15 @@ class Files:
         """Read a file as text."""
         return self.read_bytes(path).decode(encoding, errors)
 
-    def write_bytes(self, path: str, data: bytes) -> str | None:
+    def write_bytes(self, path: str, data: BytesLike) -> str | None:
         """Write a file, with the directories that lead to it; give the commit."""
         if self._at is not None:
             raise TypeError("the files of a commit cannot be changed")
+        if isinstance(data, str):
+            raise TypeError("bytes (or bytearray, memoryview …) are needed, not a str")
+        check_file(path)
         with self._seam.turn():
-            return self._seam.provider.write(self._seam.session, path, data, commit=self._seam.commits)
+            return self._seam.provider.write(self._seam.session, path, as_bytes(data), commit=self._seam.commits)
 
     def write_text(self, path: str, text: str, encoding: str = "utf-8") -> str | None:
         """Write a file of text; give the commit."""

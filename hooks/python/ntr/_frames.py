@@ -11,10 +11,11 @@ import struct
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from ._errors import ProtocolError
 
+BytesLike: TypeAlias = "bytes | bytearray | memoryview"
 PROTOCOL = 1
 FRAME_MAX = 64 << 20
 
@@ -139,6 +140,18 @@ def to_wire(data: str | bytes) -> Any:
         import base64
 
         return {"base64": base64.b64encode(raw).decode("ascii")}
+
+
+def as_bytes(data: Any, errors: str = "strict") -> bytes:
+    """Content that somebody gave; no number and no list, of which bytes() would make something."""
+    if isinstance(data, str):
+        return data.encode("utf-8", errors)
+    if isinstance(data, bytes):
+        return data
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise TypeError(f"bytes (or bytearray, memoryview …) or a str is needed, not a {type(data).__name__}") from None
 
 
 def from_wire(value: Any) -> bytes:

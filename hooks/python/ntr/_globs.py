@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from fnmatch import translate
+
+
+def _class_end(pattern: str, i: int) -> int:
+    """Where the class that begins at i ends, -1 where it does not: a ``]`` that comes first is a member."""
+    return pattern.find("]", i + (3 if pattern[i + 1 : i + 2] == "!" else 2))
 
 
 def _name(pattern: str) -> str:
@@ -11,12 +17,12 @@ def _name(pattern: str) -> str:
     out, i = "", 0
     while i < len(pattern):
         c = pattern[i]
-        end = pattern.find("]", i + 2) if c == "[" else -1
+        end = _class_end(pattern, i) if c == "[" else -1
         if c in "*?":
             out += "[^/]*" if c == "*" else "[^/]"
         elif end > 0:
-            body = pattern[i + 1 : end].replace("\\", "\\\\")
-            out += "[" + ("^/" + body[1:] if body[0] in "!^" else body) + "]"
+            # What is in it means what it means to fnmatch, empty ranges and all; the last two characters are its end.
+            out += "(?!/)" + translate(pattern[i : end + 1])[:-2]
             i = end
         else:
             out += re.escape(c)

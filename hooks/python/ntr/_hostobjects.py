@@ -37,6 +37,14 @@ def to_wire(objects: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "methods": _methods(_target(thing))} for name, thing in objects.items()]
 
 
+def _text(e: BaseException) -> str:
+    try:
+        text = str(e)
+    except Exception:
+        text = ""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", "\\0")
+
+
 class Answerer:
     """Answers the calls that come while a call runs, in the thread (for async ones: the loop) that made it."""
 
@@ -63,9 +71,10 @@ class Answerer:
         try:
             value = self._call(event)
             return {"value": encode(value)}
-        except Exception as e:
-            text = str(e).encode("utf-8", "replace").decode("utf-8").replace("\0", "\\0")
-            return {"error": {"type": type(e).__name__, "text": text}}
+        except KeyboardInterrupt:
+            raise  # of the program's user: it ends the call
+        except BaseException as e:  # a sys.exit() of a method's, too, is that method's error
+            return {"error": {"type": type(e).__name__, "text": _text(e)}}
         finally:
             inside.reset(token)
 

@@ -17,6 +17,11 @@ name = os.path.basename(sys.argv[0])
 def fail(why):
     os.write(2, ("%s: %s\n" % (name, why)).encode("utf-8", "surrogateescape"))
     os._exit(126)
+for fd in (0, 1, 2):  # before anything else is opened, which would take the number
+    try:
+        os.fstat(fd)
+    except OSError:
+        os.open("/dev/null", os.O_RDWR)
 s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
 try:
     s.connect(PATH)
@@ -26,11 +31,6 @@ try:
     cwd = os.getcwd()
 except OSError:
     cwd = ""
-for fd in (0, 1, 2):
-    try:
-        os.fstat(fd)
-    except OSError:
-        os.open("/dev/null", os.O_RDWR)
 body = b"\0".join(os.fsencode(x) for x in [name, cwd] + sys.argv[1:])
 data = len(body).to_bytes(4, "little") + body
 fds = b"".join(n.to_bytes(4, sys.byteorder) for n in (0, 1, 2))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno as _errno
 import os
-from collections.abc import Iterable, Mapping
+import re
+import signal
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ._client import Client, client_of
@@ -16,7 +19,7 @@ from ._errors import (
     SessionNotFoundError,
     WorkspaceError,
 )
-from ._frames import path_from_wire, to_wire
+from ._frames import Connection, as_bytes, from_wire, path_from_wire, to_wire
 from ._protocols import Capabilities
 from ._results import (
     Commit,
@@ -32,16 +35,85 @@ from ._results import (
     session_of,
 )
 
+_ID = re.compile("[0-9a-f]{40}")
 INLINE_MAX = 16 << 20  # larger values travel through a memory file
 
-_WRITE = """\
-import os as _os, shutil as _sh, sys as _sys
-_p = _os.path.join(root, path)
-_os.makedirs(_os.path.dirname(_p), exist_ok=True)
-with open(_p, "wb") as _f:
-    _sh.copyfileobj(_sys.stdin.buffer, _f)
-if mode is not None:
-    _os.chmod(_p, mode)
+# Run in the session by a bare interpreter: makes the directories that lead to a path and, with a mode, writes its stdin
+# to that file ("-": the mode that new files get). It finds its way as the daemon's own writing does: symlinks are
+# followed by text, and never out of the root; what then opens the result follows none. What is refused makes nothing.
+_FILES = r"""
+import errno, os, sys
+root, path, mode = (os.fsencode(x) for x in sys.argv[1:4])
+FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+def below(path):
+    if not (path + b"/").startswith(root + b"/"):
+        raise OSError(errno.EXDEV, "")
+    return path[len(root):]
+
+def resolve(path):
+    rest, done, links = (below(path) if path.startswith(b"/") else path).split(b"/"), [], 0
+    while rest:
+        name = rest.pop(0)
+        if name == b"..":
+            if not done:
+                raise OSError(errno.EXDEV, "")
+            done.pop()
+        if name in (b"", b".", b".."):
+            continue
+        done.append(name)
+        try:
+            target = os.readlink(b"/".join(done), dir_fd=top)
+        except OSError as e:
+            if e.errno in (errno.EINVAL, errno.ENOENT, errno.ENOTDIR):
+                continue
+            raise
+        links += 1
+        if links > 40:
+            raise OSError(errno.ELOOP, "")
+        done.pop()
+        if target.startswith(b"/"):
+            done, target = [], below(target)
+        rest = target.split(b"/") + rest
+    return done
+
+def folder(names, make):
+    at = os.dup(top)
+    for name in names:
+        try:
+            at = os.open(name, FOLDER, dir_fd=at)
+        except FileNotFoundError:
+            if not make:
+                raise
+            try:
+                os.mkdir(name, dir_fd=at)
+            except FileExistsError:  # a process of the session was faster
+                pass
+            at = os.open(name, FOLDER, dir_fd=at)
+    return at
+
+try:
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    resolve(path)
+    folder(resolve(os.path.dirname(path)), True)
+    if mode:
+        names = resolve(path)
+        if not names:
+            raise OSError(errno.EISDIR, "")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+        f = os.open(names[-1], flags, 0o666, dir_fd=folder(names[:-1], False))
+        os.set_blocking(f, True)
+        with os.fdopen(f, "wb", 0) as out:
+            while part := os.read(0, 1 << 20):
+                while part:
+                    part = part[out.write(part):]
+            if os.path.isfile(out.fileno()):
+                os.truncate(out.fileno(), os.lseek(out.fileno(), 0, os.SEEK_CUR))
+            if mode != b"-":
+                os.fchmod(out.fileno(), int(mode) & 0o7777)
+except OSError as e:
+    sys.stderr.write("errno %d" % e.errno)
+    sys.exit(1)
 """
 
 
@@ -170,7 +242,7 @@ class NtrProvider:
     def history(self, session: str, limit: int | None = None) -> list[Commit]:
         """Give its commits, the newest first."""
         try:
-            rows = self.client.rows({"op": "log", "session": session, "n": limit or 0})
+            rows = self.client.rows({"op": "log", "session": session, "n": min(limit or 0, 2**63 - 1)})
         except WorkspaceError as e:
             raise self._known(e, session) from None
         return [commit_of(row) for row in rows]
@@ -206,7 +278,7 @@ class NtrProvider:
 
     def rollback(self, session: str, steps: int) -> RollbackOutcome:
         """Move the head back."""
-        return self._move(session, {"steps": steps}, f"~{steps}")
+        return self._move(session, {"steps": min(steps, 2**31 - 1)}, f"~{steps}")  # no history is that long
 
     def _move(self, session: str, where: Mapping[str, Any], commit: str) -> RollbackOutcome:
         try:
@@ -217,8 +289,18 @@ class NtrProvider:
 
     def fork(self, session: str, name: str, at: str | None = None) -> None:
         """Make a session of another name from this one."""
+        source = session if at is None else f"{session}@{self.commit_id(session, at)}"
         try:
-            self.client.request({"op": "fork", "source": f"{session}@{at}" if at else session, "name": name})
+            self.client.request({"op": "fork", "source": source, "name": name})
+        except WorkspaceError as e:
+            raise self._known(e, session, at) from None
+
+    def commit_id(self, session: str, at: str) -> str:
+        """Give the whole id of a commit that is named in any way."""
+        if _ID.fullmatch(at):
+            return at
+        try:
+            return str(self.client.rows({"op": "log", "session": session, "rev": at, "n": 1})[0]["commit"])
         except WorkspaceError as e:
             raise self._known(e, session, at) from None
 
@@ -251,13 +333,15 @@ class NtrProvider:
         """Write a file, with the directories that lead to it."""
         fd = os.memfd_create("ntr-write", os.MFD_CLOEXEC)
         try:
-            _fill(fd, [data])
+            _fill(fd, [as_bytes(data)])
             return self.write_from(session, path, fd, mode=mode, commit=commit)
         finally:
             os.close(fd)
 
     def write_from(self, session: str, path: str, fd: int, *, mode: int | None = None, commit: bool = True) -> str | None:
         """Write a file out of a descriptor, from where that stands."""
+        if mode is not None and not 0 <= mode <= 0xFFFF:
+            raise ValueError(f"mode is {mode!r}: it has to be from 0 to 0o7777")
         if not commit:
             self._write_staged(session, path, fd, mode)
             return None
@@ -270,38 +354,42 @@ class NtrProvider:
             except WorkspaceError as e:
                 if e.errno != _errno.ENOENT or "/" not in path.strip("/"):
                     raise
-                self._make_parents(session, path)
+                self._in_session(session, path, _null(), "")  # they go into the commit of the file
                 os.lseek(fd, 0, os.SEEK_SET)
                 reply = self.client.request(msg, [fd])
         except WorkspaceError as e:
             raise rethrow_os(e, path) from None
         return reply.get("commit")
 
-    def _make_parents(self, session: str, path: str) -> None:
-        """Make the directories that lead to a path: they go into the commit of the file."""
-        folder = os.path.join(self.root(session), os.path.dirname(path))
+    def _in_session(self, session: str, path: str, fd: int, mode: str) -> None:
+        """Make the directories that lead to a path; with a mode, write fd to it. It stays uncommitted work."""
+        argv = [_python(), "-ISc", _FILES, self.root(session), path, mode]
         reply = self.client.request(
-            {"op": "run", "session": session, "argv": ["mkdir", "-p", "--", to_wire(folder)], "capture": True,
-             "no_commit": True, "env": [f"PATH={os.environ.get('PATH', os.defpath)}"]}, [_null()]
+            {"op": "run", "session": session, "argv": [to_wire(x) for x in argv], "capture": True,
+             "no_commit": True, "env": [f"PATH={os.environ.get('PATH', os.defpath)}"]}, [fd]
         )  # fmt: skip
-        if reply.get("exit_code"):
-            raise WorkspaceError(f"write {path}", str(reply.get("stderr")).strip(), errno=_errno.ENOTDIR)
+        if not reply.get("exit_code"):
+            return
+        said = from_wire(reply.get("stderr")).decode("utf-8", "replace").strip()
+        if said.startswith("errno "):
+            code = int(said.removeprefix("errno "))
+            why = "it leads out of the workspace" if code == _errno.EXDEV else os.strerror(code)
+            raise WorkspaceError(f"write {path}", why, errno=code)
+        raise WorkspaceError(f"write {path}", said.rpartition("\n")[2] or f"exit status {reply['exit_code']}")
 
     def _write_staged(self, session: str, path: str, fd: int, mode: int | None) -> None:
-        inputs = {"root": self.root(session), "path": path, "mode": mode}
-        self._staged(session, _WRITE, inputs, fd, f"write {path}")
-
-    def _staged(self, session: str, code: str, inputs: Mapping[str, Any], fd: int, what: str) -> None:
-        """A change that stays uncommitted work, made by the session's own Python."""
-        from ._values import encode
-
-        reply = self.client.request(
-            {"op": "py", "session": session, "code": code, "inputs": {k: encode(v) for k, v in inputs.items()},
-             "capture": True, "no_commit": True, "namespace": False, "echo": "none", "timeout": 0,
-             "env": [f"PATH={os.environ.get('PATH', os.defpath)}"]}, [fd]
-        )  # fmt: skip
-        if reply.get("error"):
-            raise WorkspaceError(what, str(reply["error"]).strip().splitlines()[-1])
+        root = self.root(session)
+        if path.startswith("/") and not f"{path}/".startswith(f"{root}/"):
+            raise WorkspaceError(
+                f"find {path}",
+                "not inside the workspace",
+                f"give a path relative to the workspace, or one that begins with {root}",
+                errno=_errno.EINVAL,
+            )
+        try:
+            self._in_session(session, path, fd, "-" if mode is None else str(mode))
+        except WorkspaceError as e:
+            raise rethrow_os(e, path) from None
 
     def listdir(self, session: str, path: str, at: str | None = None) -> list[FileStat]:
         """List a directory; of a file: the file."""
@@ -316,6 +404,39 @@ class NtrProvider:
         except WorkspaceError as e:
             raise self._lookup_error(e, session, path, at) from None
         return [entry_of(row) for row in [*rows, *(reply.get("entries") or ())]]
+
+    def root_stat(self, session: str, at: str | None = None) -> FileStat:
+        """Tell about the root itself, which no listing has: a tar begins with it. As a commit has it, else the head."""
+        import decimal
+        import io
+        import tarfile
+        import threading
+
+        r, w = os.pipe()
+        begun = bytearray()
+
+        def read() -> None:
+            with os.fdopen(r, "rb", 0) as f:  # what comes behind the first entry is not waited for
+                while len(begun) < 1 << 18 and (part := f.read(4096)):
+                    begun.extend(part)
+
+        thread = threading.Thread(target=read, name="ntr-stat", daemon=True)
+        thread.start()
+        try:
+            msg = {"op": "export", "session": session, "rev": "HEAD" if at is None else at, "format": "tar"}
+            self.client.request(msg, [w])
+        except WorkspaceError as e:
+            if e.errno != _errno.EPIPE:
+                raise self._known(e, session, at) from None
+        finally:
+            os.close(w)
+            thread.join()
+        with tarfile.open(fileobj=io.BytesIO(begun + bytes(10240))) as tar:
+            entry = tar.next()
+        if entry is None:
+            raise WorkspaceError("stat the root", "the daemon's tar has no entry")
+        seconds = decimal.Decimal(entry.pax_headers.get("mtime", str(int(entry.mtime))))
+        return FileStat("", "dir", entry.mode & 0o7777, 0, int(seconds * 10**9))
 
     # ---- tools
 
@@ -354,7 +475,7 @@ class NtrProvider:
         """Give a value of the cache."""
         from ._values import decode
 
-        msg = {"op": "cache-get", "session": session, "key": key, **({"rev": at} if at else {})}
+        msg = {"op": "cache-get", "session": session, "key": key, **({} if at is None else {"rev": at})}
         try:
             try:
                 return decode(self.client.request(msg)["value"])
@@ -385,44 +506,59 @@ class NtrProvider:
             j = encode(value)
         except EncodeError as e:
             raise CacheError(f"set {key!r} in the cache", str(e), kind="usage") from None
-        if not commit:
-            self._cache_staged(session, "cache[key] = value", {"key": key, "value": value}, key)
-            return None
         text = dumps(j).encode("utf-8")
         msg: dict[str, Any] = {"op": "cache-set", "session": session, "key": key}
         try:
             if len(text) <= INLINE_MAX:
-                return self.client.request({**msg, "value": j}).get("commit")
+                return self._cache_change({**msg, "value": j}, (), commit)
             fd = os.memfd_create("ntr-value", os.MFD_CLOEXEC)
             try:
                 _fill(fd, [text])
-                return self.client.request(msg, [fd]).get("commit")
+                return self._cache_change(msg, (fd,), commit)
             finally:
                 os.close(fd)
         except WorkspaceError as e:
             raise self._cache_error(e, session, key, None) from None
 
-    def _cache_staged(self, session: str, code: str, inputs: Mapping[str, Any], key: str) -> None:
-        try:
-            self._staged(session, code, inputs, _null(), f"change {key!r} in the cache")
-        except WorkspaceError as e:
-            if "KeyError" in e.why:
-                raise KeyError(key) from None
-            raise CacheError(e.what, e.why, e.todo, kind=e.kind, errno=e.errno) from None
+    def _cache_change(self, msg: Mapping[str, Any], fds: Sequence[int], commit: bool) -> str | None:
+        """Change it, as a commit or as uncommitted work: that is a change which joins a call that does not commit."""
+        joining = {**msg, "inside": msg["session"]}
+        if self.client.is_inside(msg["session"]):
+            return self.client.request(joining, fds).get("commit")
+        if commit:
+            return self.client.request(msg, fds).get("commit")
+        came: list[BaseException | None] = []
+
+        def started(event: dict[str, Any], conn: Connection) -> None:
+            if event["event"] != "started":
+                return
+            try:
+                self.client.request(joining, fds)
+                came.append(None)
+            except BaseException as e:
+                came.append(e)
+            conn.send({"op": "signal", "sig": int(signal.SIGKILL)})  # it has only kept the place
+
+        self.client.request(
+            {"op": "run", "session": msg["session"], "argv": ["sleep", "infinity"], "capture": True, "no_commit": True,
+             "env": [f"PATH={os.environ.get('PATH', os.defpath)}"]}, [_null()], on_event=started
+        )  # fmt: skip
+        if not came:
+            raise WorkspaceError(f"{msg['op']} {msg['key']}", "the call that it was to join has not begun")
+        if came[0] is not None:
+            raise came[0]
+        return None
 
     def cache_delete(self, session: str, key: str, *, commit: bool = True) -> str | None:
         """Delete a value of the cache."""
-        if not commit:
-            self._cache_staged(session, "del cache[key]", {"key": key}, key)
-            return None
         try:
-            return self.client.request({"op": "cache-rm", "session": session, "key": key}).get("commit")
+            return self._cache_change({"op": "cache-rm", "session": session, "key": key}, (), commit)
         except WorkspaceError as e:
             raise self._cache_error(e, session, key, None) from None
 
     def cache_keys(self, session: str, at: str | None = None) -> list[str]:
         """List the cache."""
-        msg = {"op": "cache-ls", "session": session, **({"rev": at} if at else {})}
+        msg = {"op": "cache-ls", "session": session, **({} if at is None else {"rev": at})}
         try:
             return [str(k) for k in self.client.request(msg)["keys"]]
         except WorkspaceError as e:
@@ -450,6 +586,12 @@ def _mount_of(point: str, source: str | os.PathLike[str]) -> dict[str, Any]:
     if not os.path.isdir(folder):
         raise WorkspaceError(f"mount {folder} at {point}", "there is no such directory", kind="usage")
     return {"point": to_wire(point), "dir": to_wire(os.path.abspath(folder)), "rw": rw}
+
+
+def _python() -> str:
+    """An interpreter for the package's own scripts; where Python is built into a program, that is none."""
+    own = sys.executable or ""
+    return own if os.path.basename(own).startswith("py") else "python3"
 
 
 _null_fd: tuple[int, int] | None = None

@@ -255,9 +255,7 @@ _SIMPLE: dict[type, Callable[[Any], Json]] = {
 
 # ---- numpy and pandas, where the session has imported them
 
-_DTYPE = re.compile(
-    r"[<>|=](?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SU]\d{1,9}|[mM]8(?:\[\d{0,6}[A-Za-z]{1,7}\])?)\Z"
-)
+_DTYPE = re.compile(r"[<>|=](?:b1|[iu][1248]|f(?:2|4|8|16)|c(?:8|16|32)|[SU]\d{1,9}|[mM]8(?:\[\d{0,6}[A-Za-z]{1,7}\])?)\Z")
 
 
 def _encode_numpy(obj: Any) -> Json:

@@ -18,7 +18,8 @@ from ._commands import Command, CommandServer
 from ._config import Echo, PythonConfig
 from ._errors import IsolationUnavailable, NotSupportedError, SessionIdError, WorkspaceError
 from ._executor import NtrExecutor, caller_environment
-from ._files import Files
+from ._files import Files, check_file
+from ._frames import BytesLike, as_bytes
 from ._lock import Turn
 from ._protocols import (
     Capabilities,
@@ -242,15 +243,18 @@ class Workspace:
         self,
         code: str,
         inputs: Mapping[str, Any] | None = None,
-        stdin: bytes | str | None = None,
+        stdin: BytesLike | str | None = None,
         argv: Sequence[str] = (),
         echo: Echo = "none",
         readonly: bool = False,
         *,
         timeout: float | None = None,
     ) -> PythonResult:
-        """Run Python without lock and commit: the raw path, for programs that build on top."""
-        data = stdin.encode("utf-8") if isinstance(stdin, str) else stdin
+        """Run Python without ``ws.lock`` and without a commit: the raw path, for programs that build on top.
+
+        The session still runs one call at a time: it waits in line for one that is under way.
+        """
+        data = None if stdin is None else as_bytes(stdin)
         spec = PythonCode(
             code, self._python, inputs, argv, data, echo, None, None, timeout, readonly, False, self._observation
         )
@@ -286,14 +290,14 @@ class Workspace:
         with self._seam.turn():
             return self._provider.view_image(self.session, path)
 
-    def put(self, path: str, data: bytes | str | os.PathLike[str], *, mode: int | None = None) -> str | None:
+    def put(self, path: str, data: BytesLike | str | os.PathLike[str], *, mode: int | None = None) -> str | None:
         """Write a file: bytes, text, or (a pathlib.Path) what that file of the host holds. Give the commit."""
+        check_file(path)
         with self._seam.turn():
             commit = self._seam.commits
             if isinstance(data, os.PathLike):
                 return self._put_file(path, data, mode)
-            raw = data.encode("utf-8") if isinstance(data, str) else bytes(data)
-            return self._provider.write(self.session, path, raw, mode=mode, commit=commit)
+            return self._provider.write(self.session, path, _content(data), mode=mode, commit=commit)
 
     def _put_file(self, path: str, source: os.PathLike[str], mode: int | None) -> str | None:
         with open(source, "rb") as f:
@@ -389,7 +393,11 @@ class Workspace:
         from ._mounting import mount, umount
 
         target = os.path.abspath(where)
-        mount(self._provider.store, self.session if at is None else f"{self.session}@{at}", target)
+        what = self.session
+        if at is not None:
+            with self._seam.turn():
+                what += f"@{self._provider.commit_id(what, str(at))}"
+        mount(self._provider.store, what, target)
         try:
             yield target
         finally:
@@ -459,9 +467,7 @@ class Workspace:
         on_output: OnOutput | None = None,
     ) -> TerminalResult:
         """Do terminal. Cancelling kills the call."""
-        return await in_thread(
-            lambda control: self._terminal(command, cwd, env, timeout, checkpoint, on_output, control)
-        )
+        return await in_thread(lambda control: self._terminal(command, cwd, env, timeout, checkpoint, on_output, control))
 
     async def arun_python(
         self,
@@ -483,9 +489,7 @@ class Workspace:
         """Do write_file."""
         return await self._later(lambda: self.write_file(path, content))
 
-    async def aedit_file(
-        self, path: str, old_string: str, new_string: str, replace_all: bool = False
-    ) -> EditOutcome:
+    async def aedit_file(self, path: str, old_string: str, new_string: str, replace_all: bool = False) -> EditOutcome:
         """Do edit_file."""
         return await self._later(lambda: self.edit_file(path, old_string, new_string, replace_all))
 
@@ -493,7 +497,7 @@ class Workspace:
         """Do view_image."""
         return await self._later(lambda: self.view_image(path))
 
-    async def aput(self, path: str, data: bytes | str | os.PathLike[str], *, mode: int | None = None) -> str | None:
+    async def aput(self, path: str, data: BytesLike | str | os.PathLike[str], *, mode: int | None = None) -> str | None:
         """Do put."""
         return await self._later(lambda: self.put(path, data, mode=mode))
 
@@ -556,9 +560,7 @@ class Workspace:
     def __enter__(self) -> Workspace:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
     async def __aenter__(self) -> Workspace:
@@ -568,6 +570,15 @@ class Workspace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _content(data: BytesLike | str) -> bytes:
+    try:
+        return as_bytes(data)
+    except TypeError:
+        raise TypeError(
+            f"put takes bytes (or bytearray, memoryview …), a str or a Path, not a {type(data).__name__}"
+        ) from None
 
 
 def _as_tool(result: TerminalResult) -> ToolResult:

@@ -27,7 +27,7 @@ def test_twins(place):
             assert (await ws.acheckpoint()) is None
             await ws.adiscard()
             assert (await ws.acall_tool("terminal", {"command": "cat g"})).text == "3"
-            assert (await ws.acall_tool("file_write", {"path": "z", "content": ""}))
+            assert await ws.acall_tool("file_write", {"path": "z", "content": ""})
             assert not (await ws.aview_image("z"))
 
     await_head = "HEAD"
@@ -210,3 +210,60 @@ def test_async_methods_that_call_back(place):
 
     with ntr.workspace("s", python=ntr.PythonConfig(host_objects={"back": Back()}, timeout=20)) as ws:
         asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", range(5))
+@pytest.mark.parametrize("pause", [0.1, 0])
+def test_cancelled_just_as_it_gets_the_lock(ws, turns, pause):
+    async def take():
+        async with ws.lock:
+            pass
+
+    async def main():
+        task = asyncio.create_task(take())
+        await asyncio.sleep(0)
+        time.sleep(pause)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(main())
+    done = threading.Thread(target=lambda: ws.terminal("true"), daemon=True)
+    done.start()
+    done.join(10)
+    assert not done.is_alive()
+
+
+def test_the_loop_ends_while_a_task_waits_for_the_lock(ws):
+    async def take():
+        async with ws.lock:
+            pass
+
+    ws.lock.acquire()
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(take())
+    loop.run_until_complete(asyncio.sleep(0.05))
+    task.get_coro().close()  # nobody cancels it: it is just dropped
+    loop.close()
+    ws.lock.release()
+    done = threading.Thread(target=lambda: ws.terminal("true"), daemon=True)
+    done.start()
+    done.join(10)
+    assert not done.is_alive()
+
+
+@pytest.mark.parametrize("how", ["run_python", "arun_python"])
+def test_a_method_that_exits_does_not_end_the_program(place, how):
+    class Bad:
+        def leave(self):
+            raise SystemExit(3)
+
+        async def leave_later(self):
+            raise SystemExit("bye")
+
+    ws = ntr.workspace("s", python=ntr.PythonConfig(host_objects={"bad": Bad()}))
+    for method, text in (("leave", "SystemExit: 3"), ("leave_later", "SystemExit: bye")):
+        code = f"try: bad.{method}()\nexcept Exception as e: print(e)"
+        r = asyncio.run(ws.arun_python(code)) if how == "arun_python" else ws.run_python(code)
+        assert r.stdout == text + "\n"

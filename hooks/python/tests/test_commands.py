@@ -148,3 +148,49 @@ def test_many_at_once(ws):
     ws.register_command("count", count)
     r = ws.terminal("for i in $(seq 40); do count $i & done; wait")
     assert sorted(map(int, r.stdout.split())) == list(range(1, 41)) and n[0] == 40
+
+
+@pytest.mark.parametrize(
+    ("closed", "out"), [("<&-", "!"), (">&-", ""), ("2>&-", "!"), ("<&- >&-", ""), ("<&- 2>&-", "!"), ("<&- >&- 2>&-", "")]
+)
+def test_closed_streams(ws, closed, out):
+    ws.register_command("shout", lambda c: c.text.upper() + "!")
+    r = ws.terminal(f"shout </dev/null {closed}", timeout=10)
+    assert (r.exit_code, r.stdout, r.stderr) == (0, out, "")
+
+
+def test_whatever_is_raised_is_its_exit_code(ws, recwarn):
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def command(error):
+        def function(c):
+            raise error
+
+        return function
+
+    async def later(c):
+        raise KeyboardInterrupt
+
+    ws.register_command("interrupt", command(KeyboardInterrupt()))
+    ws.register_command("broken", command(Broken()))
+    ws.register_command("base", command(BaseException("why")))
+    ws.register_command("quit", command(SystemExit(3)))
+    ws.register_command("later", later)
+    for name, text in (("interrupt", "KeyboardInterrupt"), ("broken", "Broken"), ("base", "BaseException: why")):
+        r = ws.terminal(name)
+        assert (r.exit_code, r.stderr) == (1, f"{name}: {text}\n")
+    assert ws.terminal("quit").exit_code == 3 and ws.terminal("later").exit_code == 1
+    assert not recwarn.list
+
+
+def test_what_is_no_text(ws):
+    ws.register_command("five", lambda c: ntr.CommandResult(stdout=5))
+    ws.register_command("list", lambda c: ntr.CommandResult("out", stderr=[1, 2]))
+    ws.register_command("write", lambda c: c.write(3))
+    ws.register_command("view", lambda c: memoryview(b"view"))
+    for name in ("five", "list", "write"):
+        r = ws.terminal(name)
+        assert r.exit_code == 1 and r.stdout_bytes == b"" and f"{name}: TypeError: bytes " in r.stderr
+    assert ws.terminal("view").stdout == "view"

@@ -136,6 +136,98 @@ def test_staging(place):
         assert ws.terminal("touch now", checkpoint=True).checkpoint == ws.head
 
 
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("commits", [False, True])
+def test_put_stays_inside(place, tmp_path, commits, live):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    up = "../" * 12
+    with ntr.workspace("s") as plain:
+        plain.terminal(
+            f"mkdir d; ln -s {outside} ln; ln -s ../../../../../.. up; ln -s {outside}/file file; ln -s d/../ln ln2"
+        )
+    ntr.workspace("t")
+    with ntr.workspace("s" if live else "t", autocheckpoint=commits) as ws:
+        bad = [
+            f"{outside}/evil",
+            f"{outside}/a/b",
+            f"{up}{outside}/evil",
+            f"new/{up}{outside}/sub/evil",
+            f"n/../..{outside}",
+        ]
+        bad += ["ln/evil", "ln/a/b", "ln2/a/b", f"up{outside}/a/b", "file", "d/../ln/evil", "new/../ln/a/b"] if live else []
+        before = ws.fs.listdir()
+        for path in bad:
+            for data in (b"\0\xff", "text"):
+                with pytest.raises((ntr.WorkspaceError, OSError)):
+                    ws.put(path, data)
+            with pytest.raises((ntr.WorkspaceError, OSError)):
+                ws.fs.write_bytes(path, b"x")
+        assert os.listdir(outside) == [] and ws.fs.listdir() == before
+        assert not ws.dirty
+
+
+def test_a_refused_put_says_the_same_staged_and_not(ws):
+    ws.terminal("ln -s / ln; ln -s loop loop; echo >f; mkdir d; mkfifo p; ln -s no/where dangling")
+    staged = ntr.workspace("s", autocheckpoint=False)
+    for path in ("/etc/x", "../x", "ln/tmp/x", "loop/x", "f/x", "d", "", "p", "x" * 300, "dangling"):
+        said = []
+        for one in (ws, staged):
+            with pytest.raises((ntr.WorkspaceError, OSError)) as e:
+                one.put(path, b"x")
+            said.append((type(e.value), getattr(e.value, "errno", None), str(e.value)))
+        assert said[0] == said[1]
+
+
+def test_staged_put_follows_links_that_stay_inside(place):
+    with ntr.workspace("s", autocheckpoint=False) as ws:
+        ws.terminal("mkdir d; ln -s /workspace/d abs; ln -s d rel; ln -s ../d/f d/back; echo longer >d/f; umask 027")
+        ws.put("abs/a", b"1")
+        ws.put("/workspace/rel/b/c/../e", b"2", mode=0o4755)
+        ws.put("d/back", b"3")
+        ws.put("d/\udcff", b"4")
+        assert [ws.get(f"d/{n}") for n in ("a", "b/e", "f", "\udcff")] == [b"1", b"2", b"3", b"4"]
+        assert ws.fs.stat("d/b/e").mode == 0o4755 and ws.fs.stat("d/a").mode == 0o640
+        ws.terminal(
+            "echo 'raise SystemExit(9)' | tee os.py shutil.py errno.py >sitecustomize.py; rmdir gone; mkdir gone; cd gone"
+        )
+        ws.terminal("rmdir /workspace/gone")
+        ws.put("x/y", b"5")
+        assert ws.get("x/y") == b"5" and len(ws.history()) == 1
+
+
+@pytest.mark.parametrize("commits", [False, True])
+def test_what_put_takes(place, tmp_path, commits):
+    import array
+
+    with ntr.workspace("s", autocheckpoint=commits) as ws:
+        for bad in (5, [1, 2], None, 1.5, {1: 2}, True):
+            with pytest.raises(TypeError, match=r"bytes .* str or a Path"):
+                ws.put("f", bad)
+            with pytest.raises(TypeError):
+                ws.fs.write_bytes("f", bad)
+            with pytest.raises(TypeError):
+                ws.exec_python("", stdin=bad if bad is not None else 0)
+        with pytest.raises(TypeError):
+            ws.fs.write_bytes("f", "text")
+        assert not ws.fs.exists("f")
+        for good in (b"ab", "ab", bytearray(b"ab"), memoryview(b"ab"), memoryview(b"a-b-")[::2], array.array("H", [0x6261])):
+            ws.put("f", good)
+            assert ws.get("f") == b"ab"
+            ws.put("f", "")
+        ws.fs.write_bytes("f", array.array("H", [0x6261]))
+        assert ws.get("f") == b"ab"
+        for folder in ("nd/", "nd/.", "nd/..", "", "/workspace/", "/workspace/nd//"):
+            with pytest.raises(IsADirectoryError):
+                ws.put(folder, "x")
+            with pytest.raises(IsADirectoryError):
+                ws.fs.write_text(folder, "x")
+        assert not ws.fs.exists("nd")
+        for mode in (-1, 2**16, 2**70):
+            with pytest.raises(ValueError):
+                ws.put("f", "x", mode=mode)
+
+
 # ---- B: versions
 
 
@@ -189,6 +281,66 @@ def test_fork(ws):
         ntr.delete("other")
     with pytest.raises(ntr.CheckpointNotFoundError):
         ws.fork("z", at="ffffffff")
+
+
+def test_a_commit_has_the_same_names_everywhere(ws, tmp_path):
+    ws.put("f", "1")
+    one = ws.head
+    ws.put("f", "2")
+    ntr.workspace("other").put("f", "3")
+    names = {"~1": b"1", "~": b"1", "HEAD~1": b"1", "@" + one[:8]: b"1", one[:8]: b"1", one: b"1", "s~1": b"1",
+             f"s@{one[:8]}": b"1", "HEAD": b"2", "~0": b"2", "s": b"2", "other": b"3", "other~0": b"3"}  # fmt: skip
+    mounts = not os.geteuid() or os.path.exists("/usr/bin/fusermount3")
+    for i, (at, content) in enumerate(names.items()):
+        assert ws.get("f", at=at) == ws.fs.at(at).read_bytes("f") == content
+        assert dict(ws.cache.at(at)) == {}
+        with ws.fork(f"fork{i}", at=at) as fork:
+            assert fork.get("f") == content
+        if mounts:
+            with ws.mount(tmp_path, at=at):
+                assert (tmp_path / "f").read_bytes() == content
+    for bad in ("~9", "@ffffffff", "none", "a b", "", "HEAD@", "ffffffff"):
+        with pytest.raises(ntr.CheckpointNotFoundError):
+            ws.fork("z", at=bad)
+        with pytest.raises(ntr.CheckpointNotFoundError):
+            ws.get("f", at=bad)
+        with pytest.raises(ntr.CheckpointNotFoundError):
+            list(ws.cache.at(bad))
+        with pytest.raises(ntr.CheckpointNotFoundError), ws.mount(tmp_path, at=bad):
+            pass
+
+
+def test_numbers_beyond_everything(ws):
+    for steps in (2**31, 2**63, 2**70):
+        with pytest.raises(ntr.CheckpointNotFoundError):
+            ws.rollback(steps)
+    assert len(ws.history(2**70)) == len(ws.history(2**63)) == 1
+    nan = float("nan")
+    for seconds in (nan, -float("inf")):
+        for call in (
+            lambda s: ws.terminal("true", timeout=s),
+            lambda s: ws.run_python("", timeout=s),
+            lambda s: ws.exec_python("", timeout=s),
+            lambda s: ntr.PythonConfig(timeout=s),
+        ):
+            with pytest.raises(ValueError, match="timeout"):
+                call(seconds)
+    with pytest.raises(TypeError):
+        ws.terminal("true", timeout="5")
+    for endless in (float("inf"), 1e300, 2**80):
+        assert ws.terminal("true", timeout=endless)
+        assert ws.run_python("", timeout=endless)
+        assert ntr.workspace("s", python=ntr.PythonConfig(timeout=endless)).run_python("")
+    with pytest.raises(ValueError, match="memory_mb"):
+        ntr.workspace("s", python=ntr.PythonConfig(memory_limit_mb=2**70)).run_python("")
+
+
+def test_variables_that_cannot_be(ws):
+    for env in ({"A=B": "c"}, {"A\0": "c"}, {"A": "c\0"}, {5: "c"}):
+        with pytest.raises(ValueError):
+            ws.terminal("true", env=env)
+        with pytest.raises(ValueError):
+            ws.run_python("", env=env)
 
 
 def test_caps(ws):
@@ -256,6 +408,40 @@ def test_what_agent_code_pickled_is_never_opened_unasked(ws, tmp_path):
     assert kept.type == "fractions.Fraction" and kept.repr == "Fraction(1, 3)"
     ws.cache["again"] = kept
     assert ws.run_python("cache['again'] * 3").echo.strip() == "Fraction(1, 1)"
+
+
+def test_an_opaque_goes_back_as_it_came(ws):
+    assert ws.run_python("class P: pass\ncache['p'] = P()")
+    value = ws.cache["p"]
+    staged = ntr.workspace("s", autocheckpoint=False)
+    n = len(ws.history())
+    assert staged.cache.set("r", value) is None and staged.cache["r"] == value
+    big = b"x" * (20 << 20)
+    staged.cache["big"] = big
+    assert staged.cache["big"] == big
+    del staged.cache["p"]
+    with pytest.raises(KeyError):
+        del staged.cache["p"]
+    assert list(staged.cache) == ["big", "r"] and len(ws.history()) == n and staged.dirty
+    staged.discard()
+    assert list(ws.cache) == ["p"] and not staged.dirty
+    staged.cache["r"] = value
+    assert staged.checkpoint() and ws.cache["r"] == value
+    for key in ("", "__x", "a/b"):
+        with pytest.raises(ntr.CacheError):
+            staged.cache[key] = 1
+
+
+def test_a_staged_cache_joins_the_call_that_it_comes_from(place):
+    class Back:
+        def keep(self, other: bool) -> None:
+            (there if other else ws).cache["k"] = 1
+
+    there = ntr.workspace("other", autocheckpoint=False)
+    ws = ntr.workspace("s", autocheckpoint=False, python=ntr.PythonConfig(host_objects={"back": Back()}))
+    assert ws.run_python("back.keep(False); back.keep(True)")
+    for one in (ws, there):
+        assert one.cache["k"] == 1 and len(one.history()) == 1 and one.dirty
 
 
 def test_cache(ws):
@@ -655,3 +841,62 @@ def test_what_a_hook_refuses(ws, place):
     hook(place, "post-run", "exit 3")
     with pytest.warns(RuntimeWarning, match="post-run"):
         assert ws.terminal("echo x > f").checkpoint
+
+
+def test_the_root_itself(ws):
+    stamp = "touch -d '2001-02-03 04:05:06.123456789 UTC' ."
+    ws.terminal(f"chmod 711 .; {stamp}")
+    first = ws.head
+    for path in ("", ".", "/workspace", "/workspace/"):
+        found = ws.fs.stat(path)
+        assert (found.name, found.type, found.mode, found.mtime_ns) == ("", "dir", 0o711, 981173106123456789)
+    ws.terminal("for i in $(seq 3000); do echo $i >f$i; done; chmod 1777 .")
+    assert ws.fs.stat("").mode == 0o1777 and ws.fs.stat("").mtime_ns > 981173106123456789
+    assert ws.fs.at(first).stat("").mode == 0o711 and ws.fs.at(first).stat("").mtime_ns == 981173106123456789
+    assert ws.fs.exists("") and ws.fs.is_dir(".") and not ws.fs.is_file("/workspace")
+    with pytest.raises(ntr.CheckpointNotFoundError):
+        ws.fs.at("ffffffff").stat("")
+
+
+def test_what_cannot_be_there_is_not(ws):
+    ws.terminal("ln -s / out; ln -s loop loop; echo >f")
+    for path in ("../b", "..", "out/tmp", "loop/x", "f/x", "x" * 300 + "/y", "a\0b", "a\0b/c", "/etc", "\udcff/x"):
+        assert not ws.fs.exists(path) and not ws.fs.is_file(path) and not ws.fs.is_dir(path)
+    with pytest.raises(FileNotFoundError):
+        ws.fs.stat("../b")
+    ws.close()
+    with pytest.raises(ValueError):
+        ws.fs.exists("f")
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "[z-a]",
+        "[[]",
+        "[]]",
+        "[!]a]",
+        "[^a]",
+        "[!a]",
+        "[a",
+        "[",
+        "[]",
+        "[!]",
+        "a[",
+        "[\\]",
+        "[a-]",
+        "[&&]",
+        "[b-a-c]*",
+        "?[*",
+    ],
+)
+def test_classes_of_globs_are_fnmatchs(pattern):
+    from fnmatch import fnmatchcase
+
+    from ntr._globs import compile_glob
+
+    match = compile_glob(pattern)
+    for name in ["a", "b", "z", "[", "]", "^", "!", "-", "&", "\\", "[a", "[]", "[!]", "a[", "a[b", "cd"]:
+        assert match(name) == fnmatchcase(name, pattern), name
+    assert not compile_glob("a[!b]c")("a/c")

@@ -152,6 +152,58 @@ def test_a_childs_death_does_not_end_the_parents_call(ws):
     assert result[0].stdout == "done\n"
 
 
+@pytest.mark.parametrize("what", ["lock", "call"])
+def test_fork_while_another_thread_has_the_lock(ws, what):
+    began, end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        if what == "lock":
+            with ws.lock:
+                began.set()
+                end.wait(30)
+        else:
+            ws.terminal("touch began; sleep 1.5")
+
+    def child() -> str:
+        signal.alarm(20)
+        with ws.lock, ws.lock:
+            return ws.terminal("echo child").stdout
+
+    t = threading.Thread(target=hold)
+    t.start()
+    if what == "lock":
+        began.wait()
+    else:
+        while not ws.fs.exists("began"):
+            time.sleep(0.02)
+    try:
+        said = in_child(child)
+    finally:
+        end.set()
+        t.join()
+    assert said == {"ok": "child\n"}
+    with ws.lock:
+        assert ws.terminal("true")
+
+
+def test_fork_with_the_lock_keeps_it(ws):
+    def child() -> list[str]:
+        signal.alarm(20)
+        blocked: list[str] = []
+        t = threading.Thread(target=lambda: blocked.append(ws.terminal("echo thread").stdout), daemon=True)
+        t.start()
+        t.join(0.3)
+        assert not blocked
+        said = ws.terminal("echo child").stdout
+        ws.lock.release()
+        t.join(10)
+        return [said, *blocked]
+
+    with ws.lock:
+        assert in_child(child) == {"ok": ["child\n", "thread\n"]}
+        assert ws.terminal("echo parent").stdout == "parent\n"
+
+
 # ---- kill -9
 
 
