@@ -84,7 +84,8 @@ static void read_code(struct ntrd_req *rq, struct ntrd_py *p, json_t *call)
 	if (!p->py.code == !p->py.file)
 		ntrd_arg_bad(rq, "one of the members 'code' and 'file' is needed");
 	else if (p->py.code)
-		json_object_set(call, "code", json_object_get(rq->msg, "code")); /* text or bytes, as it came */
+		json_object_set(
+		        call, "code", json_object_get(rq->msg, "code")); /* text or bytes, as it came */
 	else
 		json_object_set_new(call, "file", ntr_json_bytes(p->py.file, strlen(p->py.file)));
 	if (p->py.args)
