@@ -440,8 +440,8 @@ static bool is_word(char c)
 	return isalnum((unsigned char)c) || c == '_' || (c & 0x80);
 }
 
-/* Whole lines, indented or not; or whole words that are no part of what they were to replace: short texts
- * occur by chance. */
+/* Whole lines, indented or not; or what is no part of the text it was to replace, and no shorter than that or
+ * whole words: short texts occur by chance. */
 static bool stands_alone(const char *text, size_t len, size_t at, const struct ntr_edit *ed)
 {
 	size_t end = at + ed->new_len, line = at;
@@ -453,7 +453,8 @@ static bool stands_alone(const char *text, size_t len, size_t at, const struct n
 	if ((!line || text[line - 1] == '\n') &&
 	        (end == len || text[end - 1] == '\n' || text[end] == '\n' || text[end] == '\r'))
 		return true;
-	return first && last && !memmem(ed->old, ed->old_len, ed->new, ed->new_len);
+	return ((first && last) || ed->new_len >= ed->old_len) &&
+	       !memmem(ed->old, ed->old_len, ed->new, ed->new_len);
 }
 
 static bool is_made(const char *text, size_t len, const struct ntr_edit *ed)

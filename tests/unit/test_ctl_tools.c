@@ -238,6 +238,7 @@ static void test_edits(void **state)
 	        {"already there, a word", "hello new world\n", "old", "new", false, DONE, 0, NULL},
 	        {"already there, a line cut short", "  x = 1\n", "x = 1  # why", "x = 1", false, DONE, 0,
 	                NULL},
+	        {"already there, within a word", "c\nax\n", "b", "x", false, DONE, 0, NULL},
 	        {"already there behind a part of a word", "beta b\n", "gamma", "b", false, DONE, 0, NULL},
 	};
 

@@ -16,6 +16,8 @@ from ._seam import Seam
 
 def check_file(path: str) -> None:
     """Raise IsADirectoryError for what can only be a directory's name."""
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise TypeError(f"a path is a str, not a {type(path).__name__}")
     if posixpath.basename(os.fsdecode(path)) in ("", ".", ".."):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
 
