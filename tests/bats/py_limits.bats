@@ -123,13 +123,14 @@ while True:
 
 @test "interrupted, and abandoned by its client" {
 	ntr py -c 'import time; print("up", flush=True); time.sleep(60)' >out 2>err &
-	until grep -q up out; do sleep 0.1; done
+	until grep -qs up out; do sleep 0.1; done
 	kill -INT $!
 	wait $! && false
 	assert_equal $? 130
 	assert_equal "$(tail -1 err)" KeyboardInterrupt
+	rm out # it says "up" until the shell in the background has emptied it
 	ntr py -c 'import time; open("w", "w").close(); print("up", flush=True); time.sleep(60)' >out 2>err &
-	until grep -q up out; do sleep 0.1; done
+	until grep -qs up out; do sleep 0.1; done
 	kill -9 $!
 	works # waits for the other one's end
 	run ntr ls
@@ -138,8 +139,9 @@ while True:
 
 # Starts a call that has written a file and the cache, and goes on.
 begin_writing() {
+	rm -f out
 	ntr py -c 'open("/workspace/f", "w").write("kept"); cache["k"] = "kept"; print("up", flush=True); import time; time.sleep(60)' >out 2>err &
-	until grep -q up out; do sleep 0.1; done
+	until grep -qs up out; do sleep 0.1; done
 }
 
 check_recovered() {
