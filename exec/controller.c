@@ -369,6 +369,29 @@ bool ntr_ctl_close_idle(struct ntr_sess *not_this)
 	return closed;
 }
 
+enum { SPARE_FDS = 8 };
+
+/* Sessions leave descriptors to the rest of the daemon: a check, the sweeper, requests that bring some. */
+static int check_spare(struct ntr_ctl *c)
+{
+	int fds[SPARE_FDS], n = 0;
+
+	while (n < SPARE_FDS && (fds[n] = fcntl(ntr_store_dirfd(c->store), F_DUPFD_CLOEXEC, 3)) >= 0)
+		n++;
+	for (int i = 0; i < n; i++)
+		close(fds[i]);
+	return n < SPARE_FDS ? -EMFILE : 0;
+}
+
+static int start_live(struct ntr_sess *s, struct ntr_head *h, const struct ntr_live_options *o,
+        struct ntr_live **ret, struct ntr_err *e)
+{
+	int r = check_spare(s->ctl);
+
+	return r ? ntr_err_set(e, r, "make session %s live", h->name)
+	         : ntr_live_start(s->ctl->store, h, o, ret, e);
+}
+
 int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 {
 	struct ntr_live_options o;
@@ -392,7 +415,7 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	s->view = s->ctl->mounted;
 	pthread_mutex_unlock(&s->ctl->m);
 	ntr_ctl_live_options(s->ctl, h, &o);
-	while ((r = ntr_live_start(s->ctl->store, h, &o, &l, e)) == -EMFILE && ntr_ctl_close_idle(s))
+	while ((r = start_live(s, h, &o, &l, e)) == -EMFILE && ntr_ctl_close_idle(s))
 		if (e)
 			*e = (struct ntr_err){0};
 	if (r)
