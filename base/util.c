@@ -242,3 +242,10 @@ void ntr_cond_init(pthread_cond_t *cond)
 	pthread_cond_init(cond, &a);
 	pthread_condattr_destroy(&a);
 }
+
+struct timespec ntr_mono_in(uint64_t ns)
+{
+	uint64_t at = ntr_mono_ns() + ns;
+
+	return (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
+}

@@ -142,8 +142,9 @@ int ntr_rm_rf_until(int dirfd, const char *name, bool (*stop)(void *user), void 
 /* n random bytes from the kernel (getrandom). 0 or negative errno. */
 int ntr_random(void *buf, size_t n);
 
-/* A condition variable whose timed waits go by CLOCK_MONOTONIC. */
+/* A condition variable whose timed waits go by CLOCK_MONOTONIC, and the time in ns from now for them. */
 void ntr_cond_init(pthread_cond_t *cond);
+struct timespec ntr_mono_in(uint64_t ns);
 
 /* A format's result in fresh memory, or NULL. */
 char *ntr_sprintf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

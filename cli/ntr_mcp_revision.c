@@ -123,8 +123,8 @@ static bool stateless(struct ntr_mcp *s, struct ntr_mcp_req *q, const json_t *me
 
 	if (!json_is_string(version))
 		return refuse(s, q, "_meta: " META "protocolVersion is no string");
-	q->rev = by_name(
-	        json_string_value(version)); /* first: what else has to be there is the revision's to say */
+	/* First: what else has to be there is the revision's to say. */
+	q->rev = by_name(json_string_value(version));
 	if (!q->rev) {
 		ntr_mcp_fail_data(s, q->id, NTR_RPC_VERSION, "Unsupported protocol version",
 		        json_pack("{s:o,s:O}", "supported", names(), "requested", version));

@@ -277,18 +277,6 @@ static void print_captured(const struct ntr_cmd *cmd, const json_t *result)
 		ntr_call_print_text(result);
 }
 
-/* Of Python code, and with --render, they are a part of what is printed. */
-static void print_notes(const struct ntr_cmd *cmd, const json_t *notes)
-{
-	const json_t *t;
-	size_t i;
-
-	if (!strcmp(cmd->verb->name, "py") || ntr_cmd_opt(cmd, NTR_OPT_RENDER))
-		return;
-	json_array_foreach (notes, i, t)
-		fprintf(stderr, "ntr: %s: %s\n", cmd->verb->name, json_string_value(t));
-}
-
 int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply)
 {
 	const char *limit = ntr_cmd_opt(cmd, NTR_OPT_TIMEOUT);
@@ -297,7 +285,6 @@ int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply)
 		fprintf(stderr,
 		        "ntr: %s: the session's directory is gone: the call ran in the workspace root\n",
 		        cmd->verb->name);
-	print_notes(cmd, json_object_get(reply, "notes"));
 	if (!ntr_json_bool(reply, "timed_out", false))
 		return (int)ntr_json_int(reply, "exit_code", NTR_EXIT_NTR);
 	fprintf(stderr,
@@ -306,6 +293,17 @@ int ntr_call_status(const struct ntr_cmd *cmd, const json_t *reply)
 	        cmd->verb->name, limit ? limit : "time",
 	        limit && strspn(limit, "0123456789.") == strlen(limit) ? "s" : "");
 	return NTR_EXIT_TIMEOUT;
+}
+
+/* With --render they are a part of the text. */
+static void print_notes(const struct ntr_cmd *cmd, const json_t *notes)
+{
+	const json_t *t;
+	size_t i;
+
+	json_array_foreach (notes, i, t)
+		if (!ntr_cmd_opt(cmd, NTR_OPT_RENDER))
+			fprintf(stderr, "ntr: %s: %s\n", cmd->verb->name, json_string_value(t));
 }
 
 int ntr_run_main(struct ntr_cmd *cmd)
@@ -321,5 +319,6 @@ int ntr_run_main(struct ntr_cmd *cmd)
 	if (r == -EINTR && last) /* taken out of the queue before it began */
 		return 128 + last;
 	print_captured(cmd, r ? ntr_conn_result(cmd->conn) : reply);
+	print_notes(cmd, json_object_get(reply, "notes"));
 	return r ? ntr_cmd_fail(cmd, &e) : ntr_call_status(cmd, reply);
 }

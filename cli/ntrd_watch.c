@@ -346,13 +346,18 @@ static bool waits_for(struct ntrd_watcher *w, const char *from, const char *to)
 	return false;
 }
 
+static bool would_wait(struct ntrd_watcher *w, const char *session, const char *inside)
+{
+	w->round++;
+	return waits_for(w, session, inside);
+}
+
 bool ntrd_watch_waits(struct ntrd_watcher *w, const char *session, const char *inside)
 {
 	bool waits;
 
 	pthread_mutex_lock(&w->lock);
-	w->round++;
-	waits = waits_for(w, session, inside);
+	waits = would_wait(w, session, inside);
 	pthread_mutex_unlock(&w->lock);
 	return waits;
 }
@@ -361,8 +366,7 @@ static int add_locked(struct ntrd_watcher *w, struct entry *en)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
 
-	w->round++;
-	if (en->w.inside && waits_for(w, en->w.session, en->w.inside))
+	if (en->w.inside && would_wait(w, en->w.session, en->w.inside))
 		return -EDEADLK;
 	ev.data.u64 = en->id = ++w->last_id;
 	if (epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, en->w.sock, &ev))

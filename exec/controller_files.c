@@ -207,11 +207,8 @@ static int cat_fd(int in, int out, uint32_t *ret_mode)
 static int cat_tree(const struct ntr_snap *snap, const char *path, int out, uint32_t *ret_mode)
 {
 	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
-	uint64_t ino;
-	int r = in ? ntr_path_lookup(snap, path, &ino) : -ENOMEM;
+	int r = ntr_path_inode(snap, path, in);
 
-	if (!r)
-		r = ntr_inode_get(snap, ino, in);
 	if (r)
 		return r;
 	if (S_ISDIR(in->mode))

@@ -9,24 +9,37 @@
 #include <errno.h>
 #include <sys/stat.h>
 
-static int ls_one(
-        const struct ntr_snap *snap, uint64_t ino, const char *name, struct ntr_inode *in, json_t *list)
+static int add(const struct ntr_snap *snap, const struct ntr_inode *in, const char *name, json_t *list)
 {
+	bool link = in->data_kind == NTR_DATA_SYMLINK;
+	char target[4097] = "";
 	struct stat st;
-	int r = ntr_inode_get(snap, ino, in);
 
-	if (r)
-		return r;
 	ntr_inode_stat(snap->store, in, &st);
 	st.st_ino <<= NTR_INO_FUSE_SHIFT;
-	if (in->data_kind == NTR_DATA_SYMLINK) {
-		char target[4097];
-
+	if (link) {
 		memcpy(target, in->payload, in->payload_len);
 		target[in->payload_len] = '\0';
-		return json_array_append_new(list, ntr_entries_one(name, &st, target)) ? -ENOMEM : 0;
 	}
-	return json_array_append_new(list, ntr_entries_one(name, &st, NULL)) ? -ENOMEM : 0;
+	return json_array_append_new(list, ntr_entries_one(name, &st, link ? target : NULL)) ? -ENOMEM : 0;
+}
+
+static int ls_dir(const struct ntr_snap *snap, uint64_t dir, struct ntr_inode *in, json_t *list)
+{
+	struct ntr_dir_iter it;
+	struct ntr_dirent en;
+	int r;
+
+	ntr_dir_iter_init(&it, snap, dir, 0);
+	while ((r = ntr_dir_iter_next(&it, &en)) == 1) {
+		r = ntr_inode_get(snap, en.ino, in);
+		if (!r)
+			r = add(snap, in, en.name, list);
+		if (r)
+			break;
+	}
+	ntr_dir_iter_done(&it);
+	return r;
 }
 
 /* follow: a symlink that the path leads to is -ELOOP. */
@@ -34,27 +47,17 @@ static int ls_tree(const struct ntr_snap *snap, const char *path, bool follow, j
 {
 	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
 	const char *base = strrchr(path, '/');
-	struct ntr_dir_iter it;
-	struct ntr_dirent en;
-	uint64_t ino;
-	int r = in ? ntr_path_lookup(snap, path, &ino) : -ENOMEM;
+	int r = ntr_path_inode(snap, path, in);
 
-	if (!r)
-		r = ntr_inode_get(snap, ino, in);
 	if (r)
 		return r;
+	if (S_ISDIR(in->mode))
+		return ls_dir(snap, in->ino, in, list);
 	if (S_ISLNK(in->mode) && follow)
 		return -ELOOP;
-	if (!S_ISDIR(in->mode) && base && !base[1])
+	if (base && !base[1])
 		return -ENOTDIR;
-	if (!S_ISDIR(in->mode))
-		return ls_one(snap, ino, base ? base + 1 : path, in, list);
-	ntr_dir_iter_init(&it, snap, ino, 0);
-	while ((r = ntr_dir_iter_next(&it, &en)) == 1)
-		if ((r = ls_one(snap, en.ino, en.name, in, list)))
-			break;
-	ntr_dir_iter_done(&it);
-	return r;
+	return add(snap, in, base ? base + 1 : path, list);
 }
 
 static const char *sort_key(const json_t *o, char **ret_own)

@@ -121,12 +121,9 @@ static int read_tree(
         const struct ntr_snap *snap, const char *inner, size_t max, struct ntr_buf *b, uint64_t *ret_size)
 {
 	ntr_autofree struct ntr_inode *in = malloc(sizeof *in);
-	uint64_t ino;
 	ssize_t n;
-	int r = in ? ntr_path_lookup(snap, inner, &ino) : -ENOMEM;
+	int r = ntr_path_inode(snap, inner, in);
 
-	if (!r)
-		r = ntr_inode_get(snap, ino, in);
 	if (r)
 		return r;
 	if (!S_ISREG(in->mode))

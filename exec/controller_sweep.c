@@ -10,13 +10,6 @@
 
 enum { REST_MS = 300, PATIENCE_S = 10, GRACE_S = 2 };
 
-static struct timespec after(uint64_t ns)
-{
-	uint64_t at = ntr_mono_ns() + ns;
-
-	return (struct timespec){.tv_sec = (time_t)(at / 1000000000u), .tv_nsec = (long)(at % 1000000000u)};
-}
-
 static bool room_is_short(const struct ntr_ctl *c)
 {
 	struct statvfs v;
@@ -43,7 +36,7 @@ static bool must_stop(void *user)
 static void await_rest(struct ntr_ctl *c)
 {
 	while (!c->stopping && is_used(c)) {
-		struct timespec until = after(REST_MS * 1000000ull / 4);
+		struct timespec until = ntr_mono_in(REST_MS * 1000000ull / 4);
 
 		pthread_cond_timedwait(&c->sweep_cond, &c->m, &until);
 	}
@@ -99,7 +92,7 @@ void ntr_ctl_sweeper_start(struct ntr_ctl *c)
 /* A million files take longer to delete than anybody waits for a daemon to end. */
 void ntr_ctl_sweeper_end(struct ntr_ctl *c)
 {
-	struct timespec until = after(GRACE_S * 1000000000ull);
+	struct timespec until = ntr_mono_in(GRACE_S * 1000000000ull);
 
 	if (!c->sweeper_on)
 		return;

@@ -115,8 +115,7 @@ static char *db_resume(struct ntr_kv *kv)
 			job_free(j);
 		return strdup("Cannot allocate memory");
 	}
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += PATIENCE_S;
+	until = ntr_mono_in(PATIENCE_S * 1000000000ull);
 	pthread_mutex_lock(&j->m);
 	while (!j->done && pthread_cond_timedwait(&j->cond, &j->m, &until) != ETIMEDOUT)
 		;

@@ -13,6 +13,8 @@
 /* Follows path ("" or "/" is the root; no symlink is followed, ".." is refused with -EINVAL) to an inode.
  * *ret_ino. -ENOENT, -ENOTDIR, -ENAMETOOLONG. */
 int ntr_path_lookup(const struct ntr_snap *s, const char *path, uint64_t *ret_ino);
+/* The same to its record. -ENOMEM when ret is NULL. */
+int ntr_path_inode(const struct ntr_snap *s, const char *path, struct ntr_inode *ret);
 /* The path of an inode by its record's own name, "" for the root, no leading '/'; buf of at least 4096 bytes,
  * -ENAMETOOLONG when longer. Only the first name of a hard-linked file. */
 int ntr_path_of(const struct ntr_snap *s, uint64_t ino, char *buf, size_t size);

@@ -36,6 +36,14 @@ int ntr_path_lookup(const struct ntr_snap *s, const char *path, uint64_t *ret_in
 	return 0;
 }
 
+int ntr_path_inode(const struct ntr_snap *s, const char *path, struct ntr_inode *ret)
+{
+	uint64_t ino;
+	int r = ret ? ntr_path_lookup(s, path, &ino) : -ENOMEM;
+
+	return r ? r : ntr_inode_get(s, ino, ret);
+}
+
 int ntr_path_of(const struct ntr_snap *s, uint64_t ino, char *buf, size_t size)
 {
 	size_t at = size - 1; /* the path grows from the end of buf towards its beginning */

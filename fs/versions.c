@@ -204,18 +204,11 @@ static int threads_start(struct ntr_versions *v, struct ntr_err *e)
 	return r ? ntr_err_set(e, r, "start the threads of the versions mount") : 0;
 }
 
-static void deadline(struct timespec *t, int seconds)
-{
-	clock_gettime(CLOCK_MONOTONIC, t);
-	t->tv_sec += seconds;
-}
-
 static int wait_init(struct ntr_versions *v, struct ntr_err *e)
 {
-	struct timespec until;
+	struct timespec until = ntr_mono_in(INIT_WAIT_S * 1000000000ull);
 	int r = 0;
 
-	deadline(&until, INIT_WAIT_S);
 	pthread_mutex_lock(&v->lock);
 	while (!v->inited && atomic_load(&v->alive) && r == 0)
 		r = pthread_cond_timedwait(&v->cond, &v->lock, &until);
@@ -258,10 +251,9 @@ static bool threads_stop(struct ntr_versions *v)
 		return true;
 	if (!v->want_uring)
 		return ntr_vloop_stop(v);
-	struct timespec until;
+	struct timespec until = ntr_mono_in((atomic_load(&v->aborted) ? 1 : NTR_VSTOP_S) * 1000000000ull);
 	int r = 0;
 
-	deadline(&until, atomic_load(&v->aborted) ? 1 : NTR_VSTOP_S);
 	pthread_mutex_lock(&v->lock);
 	while (v->loop.running && r == 0)
 		r = pthread_cond_timedwait(&v->cond, &v->lock, &until);

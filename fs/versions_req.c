@@ -267,14 +267,8 @@ static bool look(struct ntr_versions *v)
 
 static void tick(struct ntr_vwatch *w)
 {
-	struct timespec until;
+	struct timespec until = ntr_mono_in(TICK_MS * 1000000ull);
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_nsec += TICK_MS * 1000000L;
-	if (until.tv_nsec >= 1000000000L) {
-		until.tv_nsec -= 1000000000L;
-		until.tv_sec++;
-	}
 	while (!w->stop && pthread_cond_timedwait(&w->cond, &w->lock, &until) != ETIMEDOUT)
 		;
 }

@@ -65,6 +65,18 @@ static inline const char *cfx_cannot(void)
 	return NULL;
 }
 
+/* The end of main: runs them, or says why not; NTR_TEST_ONLY names one. */
+static inline bool cfx_begin(void)
+{
+	const char *why = cfx_cannot();
+
+	if (why)
+		print_message("skipped: %s\n", why);
+	cmocka_set_test_filter(getenv("NTR_TEST_ONLY"));
+	return !why;
+}
+#define cfx_run_tests(tests) (cfx_begin() ? cmocka_run_group_tests(tests, NULL, NULL) : 77)
+
 static inline void cfx_find_init(struct cfx *f)
 {
 	const char *dir = getenv("NTR_LIBEXEC");

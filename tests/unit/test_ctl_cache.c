@@ -541,11 +541,5 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_commit_fails, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_threads, setup, teardown),
 	};
-	const char *why = cfx_cannot();
-
-	if (why) {
-		print_message("skipped: %s\n", why);
-		return 77;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cfx_run_tests(tests);
 }

@@ -202,11 +202,5 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_session, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_mount_ended, setup, teardown),
 	};
-	const char *cannot = cfx_cannot();
-
-	if (cannot) {
-		print_message("skipped: %s\n", cannot);
-		return 77;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cfx_run_tests(tests);
 }

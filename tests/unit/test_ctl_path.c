@@ -193,12 +193,5 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_workspace, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_start, setup, teardown),
 	};
-	const char *why = cfx_cannot();
-
-	cmocka_set_test_filter(getenv("NTR_TEST_ONLY"));
-	if (why) {
-		print_message("skipped: %s\n", why);
-		return 77;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cfx_run_tests(tests);
 }
