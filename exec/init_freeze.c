@@ -74,12 +74,15 @@ static bool has_signal(pid_t pid, const char *const sets[2], int sig)
 	return false;
 }
 
-/* Somebody else's SIGSTOP is on its way: it stays stopped after us. */
-static bool stop_pending(pid_t pid)
+/* Somebody else's SIGSTOP is on its way, or has stopped it since the list was made: it stays stopped after
+ * us. In this order: a signal that is not pending any more has taken effect. */
+static bool stopped_by_others(const struct ntr_proc *p)
 {
 	static const char *const sets[2] = {"\nSigPnd:", "\nShdPnd:"};
+	struct ntr_proc now;
 
-	return has_signal(pid, sets, SIGSTOP);
+	return has_signal(p->pid, sets, SIGSTOP) || ntr_proc_read(p->pid, &now) || now.start != p->start ||
+	       stands(&now);
 }
 
 /* A parent that looks at what its SIGCHLD says would take its child for suspended: script(1) then stops
@@ -113,7 +116,7 @@ static unsigned stop_running(struct ntr_init *in, unsigned *ret_awake)
 			++*ret_awake;
 		} else if (!is_frozen(in, p)) {
 			++*ret_awake;
-			if (stop_pending(p->pid) || ntr_proclist_add(&in->frozen, p))
+			if (stopped_by_others(p) || ntr_proclist_add(&in->frozen, p))
 				continue;
 			cover_stop(parent);
 			kill(p->pid, SIGSTOP);

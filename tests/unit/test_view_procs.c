@@ -202,6 +202,45 @@ static void freeze(bool user)
 }
 TH_BOTH(freeze)
 
+static void await_state(pid_t pid, char wanted)
+{
+	char want[] = {wanted, '\0'}, state[2] = "";
+
+	for (int i = 0; i < 1000 && strcmp(state, want); i++) {
+		ntr_autofree char *path = ntr_sprintf("/proc/%d/stat", (int)pid), *text = NULL;
+		const char *end;
+
+		assert_int_equal(ntr_read_file(AT_FDCWD, path, 4096, &text, NULL), 0);
+		end = strrchr(text, ')');
+		state[0] = end[2];
+		usleep(i ? 1000 : 0);
+	}
+	assert_string_equal(state, want);
+}
+
+/* Whoever is stopped by somebody else at that moment stays so, wherever the signal is on its way. */
+static void freeze_beside_stop(bool user)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+	pid_t pid;
+
+	th_open(&t, user);
+	th_script(&t, "while :; do :; done & echo $!", &r);
+	pid = number(r.out);
+	for (unsigned i = 0; i < 400; i++) {
+		assert_int_equal(kill(pid, SIGSTOP), 0);
+		for (volatile unsigned k = 0; k < i * 50; k++)
+			;
+		th_ask(&t, "freeze", "frozen");
+		th_ask(&t, "thaw", "frozen");
+		await_state(pid, 'T');
+		assert_int_equal(kill(pid, SIGCONT), 0);
+		await_state(pid, 'R');
+	}
+}
+TH_BOTH(freeze_beside_stop)
+
 /* A shell with job control must not take a frozen child for a suspended job. */
 static void freeze_job_control(bool user)
 {
@@ -361,8 +400,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {TH_TESTS(background), TH_TESTS(kill_one_call),
 	        TH_TESTS(kill_running), TH_TESTS(kill_with_grace), TH_TESTS(kill_breeders), TH_TESTS(freeze),
-	        TH_TESTS(freeze_job_control), TH_TESTS(listing), TH_TESTS(listing_of_script),
-	        TH_TESTS(mapped), TH_TESTS(socket_closes), TH_TESTS(stop), TH_TESTS(supervisor_dies)};
+	        TH_TESTS(freeze_beside_stop), TH_TESTS(freeze_job_control), TH_TESTS(listing),
+	        TH_TESTS(listing_of_script), TH_TESTS(mapped), TH_TESTS(socket_closes), TH_TESTS(stop),
+	        TH_TESTS(supervisor_dies)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
