@@ -32,13 +32,25 @@ static bool must_stop(void *user)
 	return c->sweep_end || (!c->stopping && is_used(c));
 }
 
-/* With c->m. */
+/* With c->m, which it lets go meanwhile. */
+static void stock(struct ntr_ctl *c)
+{
+	c->sweep = false;
+	pthread_mutex_unlock(&c->m);
+	ntr_upper_stock(c->store);
+	pthread_mutex_lock(&c->m);
+}
+
+/* With c->m. What is ready-made is made again meanwhile: the rollbacks of a burst take it. */
 static void await_rest(struct ntr_ctl *c)
 {
 	while (!c->stopping && is_used(c)) {
 		struct timespec until = ntr_mono_in(REST_MS * 1000000ull / 4);
 
-		pthread_cond_timedwait(&c->sweep_cond, &c->m, &until);
+		if (c->sweep)
+			stock(c);
+		else
+			pthread_cond_timedwait(&c->sweep_cond, &c->m, &until);
 	}
 }
 
@@ -55,10 +67,7 @@ static void *sweeper(void *arg)
 			break;
 		if (!left)
 			c->sweep_patience = room_is_short(c) ? 0 : ntr_mono_ns() + PATIENCE_S * 1000000000ull;
-		c->sweep = false;
-		pthread_mutex_unlock(&c->m);
-		ntr_upper_stock(c->store);
-		pthread_mutex_lock(&c->m);
+		stock(c);
 		await_rest(c);
 		pthread_mutex_unlock(&c->m);
 		left = !ntr_upper_sweep(c->store, must_stop, c);

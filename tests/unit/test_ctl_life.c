@@ -664,6 +664,41 @@ static void test_trash_waits(void **state)
 	}
 }
 
+static void take_spare(int i)
+{
+	char spare[32], part[40];
+
+	snprintf(spare, sizeof spare, "upper/spare.%d", i);
+	for (const char *c = "uw"; *c; c++) {
+		snprintf(part, sizeof part, "%s/%c", spare, *c);
+		rmdir(in_store(part));
+	}
+	rmdir(in_store(spare));
+}
+
+static bool both_spares(void)
+{
+	return !access(in_store("upper/spare.0"), F_OK) && !access(in_store("upper/spare.1"), F_OK);
+}
+
+/* Ready-made uppers are for the rollbacks of a burst: they do not wait for rest. */
+static void test_spares_in_a_burst(void **state)
+{
+	(void)state;
+	fx.c->used_ns = UINT64_MAX;
+	make_trash();
+	for (int round = 0; round < 5; round++) {
+		for (int i = 0; i < 2; i++)
+			take_spare(i);
+		assert_false(both_spares());
+		ntr_ctl_sweep(fx.c);
+		for (int i = 0; i < 300 && !both_spares(); i++)
+			usleep(10000);
+		assert_true(both_spares());
+		assert_true(is_trash());
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -685,6 +720,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_killed_anytime, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_trash, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_trash_waits, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_spares_in_a_burst, setup, teardown),
 	};
 	return cfx_run_tests(tests);
 }
