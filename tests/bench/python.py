@@ -2,11 +2,12 @@
 """What calls from Python cost: p50 and p99, beside `bash -c` and `/usr/bin/python3 -c`, interleaved in one run.
 
     NTR_BIN=DIR tests/bench/python.py DIR [--rounds N] [--files 0,1000,10000] [--large N] [--python PATH]
-        [--nontainer [ISOLATION,...]]
+        [--nontainer [ISOLATION,...]] [--nontainer-rounds N]
 
 DIR: a folder on the filesystem to measure. --files: sizes of workspaces for opening, forking and one-file calls; --large:
 one more (50,000). --python: an interpreter with numpy and pandas, for the lines about preloading. --nontainer: the same
-calls through nontainer, where it can be imported (its process isolation: minutes at 10,000 files). --json prints the figures as JSON.
+calls through nontainer, where it can be imported (its process isolation: ten seconds a call at 10,000 files).
+--json prints the figures as JSON.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ sys.path.insert(0, str(TOP / "hooks" / "python"))
 import ntr  # noqa: E402
 
 Figures = dict[str, list[float]]
+MANY = "1,000 files of 2 KiB by run_python"
 FILL = "for i in $(seq %d); do mkdir -p d/$i; for k in $(seq 100); do echo $i.$k > d/$i/$k; done; done"
 
 
@@ -58,8 +60,24 @@ def good(result: object) -> object:
     return result
 
 
+def many_files(n: int) -> str:
+    return f"import os\nos.makedirs('many', exist_ok=True)\nfor k in range(1000): open(f'many/{{k}}', 'w').write('{n:2048}')"
+
+
 def fill(ws: ntr.Workspace, n: int) -> None:
     good(ws.terminal(FILL % (n // 100)))
+
+
+def settle(store: Path) -> None:
+    """Until the fold of what was just made and the deletion of its upper are over: they write to the same disk."""
+    for _ in range(120):
+        uppers = list((store / "upper").iterdir())
+        if not any(u.name.startswith("trash.") or (u / "u" / "d").exists() for u in uppers):
+            break
+        time.sleep(0.5)
+    else:
+        raise TimeoutError(f"{store}: not folded after a minute")
+    os.sync()
 
 
 def measure_calls(rounds: int) -> Figures:
@@ -79,8 +97,9 @@ def measure_calls(rounds: int) -> Figures:
     )
 
 
-def measure_import(rounds: int) -> Figures:
-    env = {**os.environ, "PYTHONPATH": str(TOP / "hooks" / "python")}
+def measure_import(rounds: int, place: Path) -> Figures:
+    env = {**os.environ, "PYTHONPATH": str(TOP / "hooks" / "python"), "PYTHONPYCACHEPREFIX": str(place / "pyc")}
+    env.pop("PYTHONDONTWRITEBYTECODE", None)  # a package that is installed is compiled
 
     def run(code: str) -> Callable[[], object]:
         return lambda: subprocess.run(["/usr/bin/python3", "-c", code], env=env, check=True)
@@ -91,11 +110,12 @@ def measure_import(rounds: int) -> Figures:
     )
 
 
-def measure_size(rounds: int, files: int) -> Figures:
+def measure_size(rounds: int, files: int, store: Path) -> Figures:
     name = f"size{files}"
     ws = ntr.workspace(name)
     if files:
         fill(ws, files)
+        settle(store)
     n = iter(range(1 << 30))
 
     def fork() -> None:
@@ -108,6 +128,7 @@ def measure_size(rounds: int, files: int) -> Figures:
         "fork": fork,
     }
     found = interleaved(rounds, lines)
+    found |= interleaved(3, {MANY: lambda: good(ws.run_python(many_files(next(n))))}, 1)
     for s in ntr.sessions():
         if s.name.startswith(f"{name}-"):
             ntr.delete(s.name)
@@ -127,17 +148,19 @@ def measure_preload(rounds: int, python: str) -> Figures:
 
 
 def measure_nontainer(rounds: int, files: int, isolation: str, place: Path) -> Figures:
-    """The same calls there, with its default backend."""
+    """The same calls there, with its default backend; the files are made without isolation, which is faster."""
     import nontainer  # type: ignore[import-not-found]
 
     store = place / f"nontainer-{isolation}-{files}"
     config = nontainer.PythonConfig(isolation="process") if isolation == "process" else None
-    ws = nontainer.workspace("bench", store=str(store), python=config)
+    ws = nontainer.workspace("bench", store=str(store))
     for i in range(files // 100):  # its shell has no loops
         code = f"import os\nos.makedirs('d/{i}')\nfor k in range(100): open(f'd/{i}/{{k}}', 'w').write('text')"
         assert ws.run_python(code)
     if files:
         assert ws.terminal("find d -type f | wc -l").stdout.strip() == str(files)
+    ws.close()
+    ws = nontainer.workspace("bench", store=str(store), python=config)
     n = iter(range(1 << 30))
 
     def reopen() -> None:
@@ -149,10 +172,11 @@ def measure_nontainer(rounds: int, files: int, isolation: str, place: Path) -> F
         'run_python("x=1")': lambda: ws.run_python("x=1"),
         "fork": lambda: ws.fork(f"f{next(n)}"),
     }
-    found = interleaved(rounds, lines)
+    warm = min(3, rounds)
+    found = interleaved(rounds, lines, warm)
+    found |= interleaved(min(rounds, 2), {MANY: lambda: ws.run_python(many_files(next(n)))}, 1)
     ws.close()
-    found.update(interleaved(rounds, {"open": reopen}))
-    return found
+    return found | interleaved(rounds, {"open": reopen}, warm)
 
 
 def show(title: str, figures: Figures) -> None:
@@ -183,6 +207,7 @@ def main() -> int:
     parser.add_argument("--large", type=int, default=50000)
     parser.add_argument("--python")
     parser.add_argument("--nontainer", nargs="?", const="default,process", metavar="ISOLATION,...")
+    parser.add_argument("--nontainer-rounds", type=int, default=30, metavar="N")
     parser.add_argument("--json", action="store_true")
     o = parser.parse_args()
     place = o.dir.resolve() / "ntr-bench-python"
@@ -194,16 +219,16 @@ def main() -> int:
     everything = Everything(shown=not o.json)
     try:
         everything["calls"] = measure_calls(o.rounds)
-        everything["import"] = measure_import(min(o.rounds, 30))
+        everything["import"] = measure_import(min(o.rounds, 30), place)
         for files in dict.fromkeys([*map(int, o.files.split(",")), o.large]):
-            everything[f"{files} files"] = measure_size(o.rounds, files)
+            everything[f"{files} files"] = measure_size(o.rounds, files, place / "store")
         if o.python:
             everything["preload"] = measure_preload(min(o.rounds, 20), o.python)
         if o.nontainer:
             for isolation in o.nontainer.split(","):
                 for files in map(int, o.files.split(",")):
                     title = f"nontainer, {isolation}, {files} files"
-                    everything[title] = measure_nontainer(min(o.rounds, 30), files, isolation, place)
+                    everything[title] = measure_nontainer(o.nontainer_rounds, files, isolation, place)
     finally:
         from ntr._daemon import find_binary
 
