@@ -35,6 +35,8 @@ if ! python_install "$python_with" >"$stage_dir/pip.log" 2>&1; then
 	skips+=("Python package: pip cannot install what its tests need")
 	return
 fi
+"$python_venv/bin/pip" install -q --disable-pip-version-check numpy pandas >>"$stage_dir/pip.log" 2>&1 ||
+	skips+=("Python package, arrays and frames: pip cannot install numpy and pandas")
 python_checks || failures+=("Python package: mypy, ruff")
 chmod -R a+rX "$stage_dir/hooks" "$stage_dir/tests" "$python_venv"
 if [ "$(id -u)" -eq 0 ]; then
