@@ -194,6 +194,8 @@ json_t *ntrd_json_output(const void *p, size_t n);
 extern const struct ntrd_op ntrd_ops[];
 /* Refuses a session name that cannot be one; sets rq->bad. */
 const char *ntrd_arg_session(struct ntrd_req *rq, const char *key, enum ntrd_need need);
+/* The name that somebody gives a session: required, and none of those that throw-away sessions have. */
+const char *ntrd_arg_new_session(struct ntrd_req *rq, const char *key);
 /* EDEADLK when the request comes from inside a call of that session, or of one that the session's call waits
  * for. */
 int ntrd_check_inside(struct ntrd_req *rq, const char *session);

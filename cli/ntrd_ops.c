@@ -44,18 +44,29 @@ const struct ntrd_op ntrd_ops[] = {
         {NULL, NULL, 0, 0, false},
 };
 
-const char *ntrd_arg_session(struct ntrd_req *rq, const char *key, enum ntrd_need need)
+static const char *checked_name(struct ntrd_req *rq, const char *key, enum ntrd_need need,
+        int (*check)(const char *name, struct ntr_err *e))
 {
 	const char *name = ntrd_arg_bytes(rq, key, need);
 	int r;
 
 	if (!name || rq->bad)
 		return NULL;
-	r = ntr_session_name_check(name, rq->e);
+	r = check(name, rq->e);
 	if (!r)
 		return name;
 	rq->bad = r;
 	return NULL;
+}
+
+const char *ntrd_arg_session(struct ntrd_req *rq, const char *key, enum ntrd_need need)
+{
+	return checked_name(rq, key, need, ntr_session_name_check);
+}
+
+const char *ntrd_arg_new_session(struct ntrd_req *rq, const char *key)
+{
+	return checked_name(rq, key, NTRD_REQUIRED, ntr_session_name_new);
 }
 
 int ntrd_check_inside(struct ntrd_req *rq, const char *session)

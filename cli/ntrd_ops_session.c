@@ -169,7 +169,7 @@ static void read_rung(struct ntrd_req *rq)
 
 int ntrd_op_new(struct ntrd_req *rq)
 {
-	const char *name = ntrd_arg_session(rq, "name", NTRD_REQUIRED);
+	const char *name = ntrd_arg_new_session(rq, "name");
 	int durability = ntrd_arg_word(rq, "durability", durabilities);
 	struct ntr_session_options so = {.wsroot = arg_wsroot(rq)};
 	json_t *mounts = NULL;
@@ -202,7 +202,7 @@ int ntrd_op_new(struct ntrd_req *rq)
 int ntrd_op_fork(struct ntrd_req *rq)
 {
 	const char *source = ntrd_arg_bytes(rq, "source", NTRD_REQUIRED);
-	const char *name = ntrd_arg_session(rq, "name", NTRD_REQUIRED);
+	const char *name = ntrd_arg_new_session(rq, "name");
 	struct ntr_head h;
 	int r = rq->bad;
 
@@ -292,7 +292,7 @@ int ntrd_op_rm(struct ntrd_req *rq)
 int ntrd_op_rename(struct ntrd_req *rq)
 {
 	const char *old = ntrd_arg_session(rq, "old", NTRD_REQUIRED);
-	const char *new = ntrd_arg_session(rq, "new", NTRD_REQUIRED);
+	const char *new = ntrd_arg_new_session(rq, "new");
 
 	return rq->bad ? rq->bad : ntr_ctl_rename(rq->ctl, old, new, rq->e);
 }

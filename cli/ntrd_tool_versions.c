@@ -233,8 +233,10 @@ int ntrd_tool_fork(struct ntrd_tool *t)
 	ntr_auto(ntr_commit_done) struct ntr_commit at = {0};
 	struct ntr_err e = {0};
 	struct ntr_head h;
-	int r = rev ? ntr_ctl_fork(t->rq->ctl, rev, name, &h, &e) : -ENOMEM;
+	int r = rev ? ntr_session_name_new(name, &e) : -ENOMEM;
 
+	if (!r)
+		r = ntr_ctl_fork(t->rq->ctl, rev, name, &h, &e);
 	if (!r)
 		r = ntr_commit_get(ntr_ctl_store(t->rq->ctl), h.commit, &at, &e);
 	if (r)

@@ -346,7 +346,7 @@ static size_t live_sessions(struct ntr_ctl *c, struct ntr_sess ***ret)
 
 static bool is_idle(struct ntr_sess *s)
 {
-	return s->live && !ntr_sess_background(s) && !ntr_sess_binds(s);
+	return s->live && !ntr_sess_background(s) && !ntr_sess_binds(s) && !ntr_sess_passes(s);
 }
 
 bool ntr_ctl_close_idle(struct ntr_sess *not_this)
@@ -452,13 +452,6 @@ int ntr_sess_state(struct ntr_sess *s, const struct ntr_head *h, struct ntr_err 
 
 /* ---- opening and closing ---- */
 
-/* What `run --rm` forks: 16 random digits. One that is there at the start was left by a daemon that was
- * killed. */
-static bool is_throwaway(const char *name)
-{
-	return !strncmp(name, "tmp-", 4) && strlen(name) == 20 && strspn(name + 4, "0123456789abcdef") == 16;
-}
-
 struct opening {
 	struct ntr_ctl *c;
 	uint64_t *gone; /* sessions to be removed */
@@ -485,7 +478,7 @@ static int recover_one(void *user, const struct ntr_head *head)
 	struct ntr_err e = {0};
 	char line[2048];
 
-	if (is_throwaway(h.name))
+	if (ntr_session_is_throwaway(h.name)) /* left by a daemon that was killed */
 		return note_gone(o, h.sid);
 	if (!h.upper)
 		return 0;

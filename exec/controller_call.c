@@ -369,28 +369,37 @@ static int run_py(struct ntr_sess *s, const struct ntr_head *h, const struct ntr
 	return ntr_pycall_close(call, env->v, r, *ret_reply, ret, e);
 }
 
+static int no_place(struct ntr_err *e, int r, const char *cwd)
+{
+	static const char *const whys[] = {"there is no such directory", "it is no directory"};
+
+	ntr_err_set(e, r, "start a call in %s", cwd);
+	if (r == -ENOENT || r == -ENOTDIR)
+		ntr_err_why(e, "%s", whys[r == -ENOTDIR]);
+	ntr_err_todo(e, "name one that is there, or make it first");
+	return r;
+}
+
 /* The directory that is asked for, as an absolute path. One that is not there is refused: the command may be
- * meant for it alone. What is outside of the workspace only the call itself can find. */
+ * meant for it alone. */
 static int place(struct ntr_sess *s, const struct ntr_head *h, struct ntr_call_spec *spec, char **ret,
         struct ntr_err *e)
 {
-	ntr_autoclose int fd = -1;
-	const char *inner, *cwd = spec->cwd;
+	const char *cwd = spec->cwd;
 	int r;
 
 	*ret = *cwd == '/' ? strdup(cwd) : ntr_sprintf("%s/%s", h->wsroot, cwd);
 	if (!*ret)
 		return -ENOMEM;
 	spec->cwd = *ret;
-	if (spec->cwd_hint || ntr_ctl_inner_path(h->wsroot, *ret, &inner, NULL) || !*inner)
+	if (spec->cwd_hint)
 		return 0;
-	r = ntr_live_open(s->live, inner, O_PATH | O_DIRECTORY, 0, &fd, NULL);
-	if (r != -ENOENT && r != -ENOTDIR)
-		return 0;
-	ntr_err_set(e, r, "start a call in %s", cwd);
-	ntr_err_why(e, "%s", r == -ENOENT ? "there is no such directory" : "it is no directory");
-	ntr_err_todo(e, "name one that is there, or make it first");
-	return r;
+	r = ntr_initlink_do(s->live->link,
+	        json_pack("{s:s,s:o}", "op", "there", "path", ntr_json_bytes(*ret, strlen(*ret))), NULL, 0,
+	        NULL, NULL, NULL);
+	return r == -ENOENT || r == -ENOTDIR || r == -EACCES || r == -ELOOP || r == -ENAMETOOLONG
+	               ? no_place(e, r, cwd)
+	               : 0;
 }
 
 static int run_in_view(struct ntr_sess *s, struct ntr_head *h, const struct ntr_call_spec *asked,
@@ -531,7 +540,9 @@ int ntr_ctl_find_or_make(struct ntr_ctl *c, const char *name, struct ntr_err *e)
 
 	if (r != -ENOENT)
 		return 0; /* errors show when it is taken */
-	r = ntr_session_new(c->store, name, &o, NULL, &h, e);
+	r = ntr_session_name_new(name, e);
+	if (!r)
+		r = ntr_session_new(c->store, name, &o, NULL, &h, e);
 	return r == -EEXIST ? 0 : r;
 }
 

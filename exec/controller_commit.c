@@ -102,7 +102,8 @@ int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit)
 	return ntr_commit_set_stats(c->store, commit, NULL);
 }
 
-static void committed(struct ntr_sess *s)
+/* recorded: a commit was written, and with it the session's record; what was found to be the same writes none. */
+static void committed(struct ntr_sess *s, bool recorded)
 {
 	if (s->state)
 		s->state->dirty = false;
@@ -110,7 +111,8 @@ static void committed(struct ntr_sess *s)
 	if (!s->live)
 		return;
 	ntr_absorb_accept(s->live->memo);
-	s->live->dirty = s->live->written = s->live->unrecorded = false;
+	s->live->dirty = s->live->written = false;
+	s->live->unrecorded &= !recorded;
 	ntr_sess_note_size(s);
 }
 
@@ -135,12 +137,42 @@ static int commit_once(struct ntr_sess *s, struct ntr_head *h, bool last, json_t
 	else
 		r = commit_txn(s, h, txn, desc, res, ret, e);
 	if (!r) {
-		committed(s);
+		committed(s, ret->id != 0);
 	} else if (s->live) {
 		ntr_absorb_reject(s->live->memo);
 		s->live->dirty = true;
 	}
 	return r;
+}
+
+/* A file that goes between the walk and its reading: nobody can hold a writer still that is on the other side
+ * of a mount. The next walk does not find it. */
+bool ntr_sess_went_meanwhile(int r, unsigned *tries, struct ntr_err *e)
+{
+	if ((r != -ENOENT && r != -ESTALE) || ++*tries > 20)
+		return false;
+	if (e)
+		*e = (struct ntr_err){0};
+	return true;
+}
+
+/* Tries again what a moment later may succeed. */
+static int commit_tries(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *desc,
+        struct ntr_absorb_result *res, struct ntr_commit *ret, struct ntr_err *e)
+{
+	unsigned tries = 0;
+	int r;
+
+	for (;;) {
+		r = commit_once(s, h, last, desc, res, ret, e);
+		if (ntr_sess_went_meanwhile(r, &tries, e))
+			;
+		else if (r != -EMFILE || !ntr_ctl_close_idle(s))
+			return r;
+		else if (e)
+			*e = (struct ntr_err){0};
+		*res = (struct ntr_absorb_result){0};
+	}
 }
 
 static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *desc_ref, struct ntr_commit *ret,
@@ -165,11 +197,7 @@ static int commit(struct ntr_sess *s, struct ntr_head *h, bool last, json_t *des
 	}
 	if (r)
 		return r;
-	while ((r = commit_once(s, h, last, desc, &res, ret, e)) == -EMFILE && ntr_ctl_close_idle(s)) {
-		if (e)
-			*e = (struct ntr_err){0};
-		res = (struct ntr_absorb_result){0};
-	}
+	r = commit_tries(s, h, last, desc, &res, ret, e);
 	if (r)
 		return r;
 	if (ret->id)
@@ -306,7 +334,11 @@ int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigne
 
 	*ret = (struct ntr_commit){0};
 	r = ntr_sess_unbind(s, discard, e);
-	if (!r && s->live && !ntr_initlink_dead(s->live->link, true))
+	if (!r)
+		r = ntr_sess_passes_release(s, discard, e);
+	if (r)
+		return r;
+	if (s->live && !ntr_initlink_dead(s->live->link, true))
 		r = ntr_live_kill(s->live, 0, 0, &killed, e);
 	if (r == -EPIPE)
 		r = 0; /* the supervisor died just now: what it left is absorbed below */
@@ -314,8 +346,10 @@ int ntr_sess_close(struct ntr_sess *s, struct ntr_head *h, bool discard, unsigne
 		*ret_killed += killed;
 	if (!r && !discard)
 		r = stage(s, h, true, ret, e);
-	if (r)
+	if (r) {
+		ntr_sess_passes_resume(s);
 		return r;
+	}
 	if (discard && s->live)
 		s->live->dirty = false;
 	if (discard) {

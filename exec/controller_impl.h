@@ -187,6 +187,9 @@ void ntr_sess_release(struct ntr_sess *s);
 /* By name: finds, holds, reads the record again. try_only: -EAGAIN when a call runs. */
 int ntr_ctl_hold(struct ntr_ctl *c, const char *name, struct ntr_call *call, struct ntr_sess **ret,
         struct ntr_head *h, struct ntr_err *e);
+/* Did an absorb fail because a file went behind its walk? Then try again: it clears e, and says no after some
+ * tries. r: what the absorb returned; *tries: 0 at first (controller_commit.c). */
+bool ntr_sess_went_meanwhile(int r, unsigned *tries, struct ntr_err *e);
 /* A session that is named for the first time is made (controller_call.c). */
 int ntr_ctl_find_or_make(struct ntr_ctl *c, const char *name, struct ntr_err *e);
 /* Makes it live (absorbing what a dead supervisor left first). */
@@ -267,7 +270,15 @@ struct ntr_bind {
 	int rootfd; /* … and the root that `where` is seen from: setns resets it, and the caller may live in a
 	               chroot */
 	int mnt_id; /* of the mount there now */
+	uint64_t awaited_ns; /* until then it may still come: the caller attaches what it was given; 0: it came */
 };
+/* An ordinary user's mounts, which helpers of the supervisor serve. Their number; … */
+unsigned ntr_sess_passes(struct ntr_sess *s);
+/* … they let go of the view, and whoever uses them waits: -EBUSY with text where files are open, unless force;
+ * … */
+int ntr_sess_passes_release(struct ntr_sess *s, bool force, struct ntr_err *e);
+/* … and take it again. */
+void ntr_sess_passes_resume(struct ntr_sess *s);
 /* Forgets those that were unmounted meanwhile; returns how many are left. */
 unsigned ntr_sess_binds(struct ntr_sess *s);
 /* Processes that calls have left. They end by themselves and nobody tells, so the supervisor is asked where

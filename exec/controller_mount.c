@@ -18,6 +18,9 @@
 #define MOVE_MOUNT_BENEATH 0x00000200 /* Linux 6.5 */
 #endif
 
+/* From the reply until the caller has moved the mount to its place. */
+enum { ATTACH_S = 20 };
+
 struct ntr_served {
 	struct ntr_served *next;
 	struct ntr_versions *v;
@@ -87,12 +90,22 @@ static void bind_free(struct ntr_bind *b)
 	free(b);
 }
 
+/* Was it unmounted, or has the caller, who attaches it, had time enough to? */
+static bool is_gone(struct ntr_bind *b)
+{
+	int r = ns_do(b, 0, -1);
+
+	if (r != -ENOENT)
+		b->awaited_ns = 0;
+	return r == -ENOENT && ntr_mono_ns() >= b->awaited_ns;
+}
+
 unsigned ntr_sess_binds(struct ntr_sess *s)
 {
 	unsigned n = 0;
 
 	for (struct ntr_bind **p = &s->binds, *b; (b = *p);) {
-		if (ns_do(b, 0, -1) == -ENOENT) {
+		if (is_gone(b)) {
 			*p = b->next;
 			bind_free(b);
 			continue;
@@ -121,11 +134,21 @@ void ntr_sess_rebind(struct ntr_sess *s)
 	}
 }
 
+static bool is_awaited(const struct ntr_bind *b)
+{
+	return b->awaited_ns > ntr_mono_ns();
+}
+
 int ntr_sess_unbind(struct ntr_sess *s, bool lazy, struct ntr_err *e)
 {
 	for (struct ntr_bind *b; (b = s->binds);) {
 		int r = ns_do(b, lazy ? 3 : 2, -1);
 
+		if (r == -ENOENT && !lazy && is_awaited(b)) {
+			ntr_err_set(e, -EBUSY, "unmount %s", b->where);
+			ntr_err_why(e, "it is just being mounted");
+			return ntr_err_todo(e, "try again in a moment"), -EBUSY;
+		}
 		if (r == -EBUSY) {
 			ntr_err_set(e, r, "unmount %s", b->where);
 			ntr_err_why(e, "something has files open there or its working directory in it");
@@ -137,6 +160,40 @@ int ntr_sess_unbind(struct ntr_sess *s, bool lazy, struct ntr_err *e)
 		bind_free(b);
 	}
 	return 0;
+}
+
+/* Negative: nothing is known of them. */
+static int passes(struct ntr_sess *s, const char *what, bool force, json_t **ret)
+{
+	if (!s->live || ntr_initlink_dead(s->live->link, true))
+		return -EPIPE;
+	return ntr_initlink_do(s->live->link,
+	        json_pack("{s:s,s:s,s:b}", "op", "passes", "what", what, "force", force), NULL, 0, ret, NULL,
+	        NULL);
+}
+
+unsigned ntr_sess_passes(struct ntr_sess *s)
+{
+	ntr_autojson json_t *reply = NULL;
+
+	return passes(s, "count", false, &reply) ? 0 : (unsigned)ntr_json_int(reply, "passes", 0);
+}
+
+int ntr_sess_passes_release(struct ntr_sess *s, bool force, struct ntr_err *e)
+{
+	ntr_autojson json_t *reply = NULL;
+
+	if (passes(s, "release", force, &reply) || ntr_json_bool(reply, "ok", true))
+		return 0;
+	ntr_err_set(e, -EBUSY, "unmount the session's directories");
+	ntr_err_why(e, "something has files open in one of them");
+	ntr_err_todo(e, "close what uses it (`mount -t fuse.ntr` lists them), or use --discard");
+	return -EBUSY;
+}
+
+void ntr_sess_passes_resume(struct ntr_sess *s)
+{
+	passes(s, "resume", false, NULL);
 }
 
 static int bind_add(struct ntr_sess *s, const char *where, pid_t peer, int mount_fd)
@@ -160,6 +217,7 @@ static int bind_add(struct ntr_sess *s, const char *where, pid_t peer, int mount
 		return r;
 	}
 	b->mnt_id = (int)sx.stx_mnt_id;
+	b->awaited_ns = ntr_mono_ns() + ATTACH_S * 1000000000ull;
 	b->next = s->binds;
 	s->binds = b;
 	return 0;

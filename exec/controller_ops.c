@@ -98,7 +98,7 @@ int ntr_ctl_discard(struct ntr_ctl *c, const char *session, unsigned *ret_killed
 
 /* ---- work that no commit has ---- */
 
-int ntr_sess_work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *ret, struct ntr_err *e)
+static int work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *ret, struct ntr_err *e)
 {
 	ntr_auto(ntr_kv_batch_freep) struct ntr_kv_batch *b = ntr_kv_batch_new();
 	struct ntr_absorb_result res = {0};
@@ -119,6 +119,16 @@ int ntr_sess_work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *r
 		r = ntr_kv_write(ntr_store_kv(s->ctl->store), b, NTR_KV_RELAXED, e);
 	ntr_txn_abort(txn);
 	return r ? ntr_err_default(e, r, "look at the session's work") : 0;
+}
+
+int ntr_sess_work_root(struct ntr_sess *s, const struct ntr_head *h, uint64_t *ret, struct ntr_err *e)
+{
+	unsigned tries = 0;
+	int r;
+
+	while (ntr_sess_went_meanwhile(r = work_root(s, h, ret, e), &tries, e))
+		;
+	return r;
 }
 
 int ntr_ctl_work(struct ntr_ctl *c, const char *session, struct ntr_diff *ret, uint64_t *ret_head_root,
@@ -276,7 +286,7 @@ int ntr_ctl_fork(
 		r = ntr_session_by_id(c->store, at.sid, &src, NULL) == 0 ? 0 : -ENOENT;
 	if (!r)
 		r = ntr_session_fork(c->store, &src, &at, name, ret, e);
-	if (!r && strncmp(name, "tmp-", 4)) /* a throw-away fork is a call's business */
+	if (!r && !ntr_session_is_throwaway(name)) /* a throw-away fork is a call's business */
 		ntr_hooks_post_fork(c, &src, ret);
 	ntr_hist_add(&c->ops[NTR_OP_FORK], ntr_mono_ns() - began);
 	ntr_commit_done(&at);

@@ -90,6 +90,8 @@ static const struct {
         {"clone", ntr_init_clone, 0, false},
         {"tree", ntr_init_tree, 2, true},
         {"serve", ntr_init_serve, 1, false},
+        {"passes", ntr_init_passes, 0, false},
+        {"there", ntr_init_there, 0, false},
         {"stop", ntr_init_stop, 0, true},
 };
 

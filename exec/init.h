@@ -254,6 +254,8 @@ bool ntr_inithelper_is(const struct ntr_init *in, pid_t pid);
  * files open (unless force). Resume in either case. */
 bool ntr_inithelper_release(struct ntr_init *in, bool force);
 void ntr_inithelper_resume(struct ntr_init *in);
+/* What the daemon wants of them: their number, that they let go (ok: all did), or take it again. */
+void ntr_init_passes(struct ntr_init *in, struct ntr_initreq *rq);
 /* A child of our own that needs nothing. */
 void ntr_inithelper_adopt(struct ntr_init *in, pid_t pid);
 /* Closes a descriptor where that may take long (the last use of a large overlay): in a child. */
@@ -268,5 +270,7 @@ int ntr_init_resolve(int root, const char *wsroot, const char *path, bool follow
 void ntr_init_open(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_list(struct ntr_init *in, struct ntr_initreq *rq);
 void ntr_init_pathop(struct ntr_init *in, struct ntr_initreq *rq);
+/* Can a call start in the directory, inside of the workspace or not? */
+void ntr_init_there(struct ntr_init *in, struct ntr_initreq *rq);
 
 #endif

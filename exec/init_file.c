@@ -226,3 +226,19 @@ void ntr_init_pathop(struct ntr_init *in, struct ntr_initreq *rq)
 	else
 		ntr_init_ok(in, rq->req);
 }
+
+void ntr_init_there(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	ntr_autofree char *path = NULL;
+	ntr_autoclose int fd = -1;
+	int r = get_path(rq, "path", &path);
+
+	if (!r)
+		fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (!r && (fd < 0 || faccessat(fd, ".", X_OK, AT_EACCESS)))
+		r = -errno;
+	if (r)
+		ntr_init_errno(in, rq->req, r);
+	else
+		ntr_init_ok(in, rq->req);
+}

@@ -200,6 +200,28 @@ void ntr_inithelper_resume(struct ntr_init *in)
 			sendmsg(h->ctl, &mh, MSG_NOSIGNAL);
 }
 
+static unsigned count_passes(const struct ntr_init *in)
+{
+	unsigned n = 0;
+
+	for (const struct ntr_inithelper *h = in->helpers; h; h = h->next)
+		n += h->ctl >= 0;
+	return n;
+}
+
+void ntr_init_passes(struct ntr_init *in, struct ntr_initreq *rq)
+{
+	const char *what = ntr_json_str(rq->msg, "what", "");
+	bool ok = true;
+
+	if (!strcmp(what, "release"))
+		ok = ntr_inithelper_release(in, ntr_json_bool(rq->msg, "force", false));
+	if (!strcmp(what, "resume") || !ok)
+		ntr_inithelper_resume(in);
+	ntr_init_send(in, rq->req,
+	        json_pack("{s:b,s:I}", "ok", ok, "passes", (json_int_t)count_passes(in)), NULL, 0);
+}
+
 /* ---- slow closes ---- */
 
 void ntr_inithelper_close(struct ntr_init *in, int fd)

@@ -50,6 +50,10 @@
  *                                           {"req","ok"} fd
  *   {"op":"clone"}                          a detached clone of the view's mount: {"req","ok"} fd
  *   {"op":"serve","rw":true}  fds fuse      a helper process serves the view on an open /dev/fuse descriptor
+ *   {"op":"passes","what":W[,"force":true]} those helpers: W "count"; "release": they let go of the view (ok
+ *                                           false: one has files open, unless force); "resume": they take
+ *                                           it again: {"req","ok","passes":N}
+ *   {"op":"there","path":B}                 can a call start in that directory, of the view or not?
  *   {"op":"stop"}                           kills all, answers {"req","ok"}, exits
  * Any request may answer {"req","error":E}, E as in docs/protocol.md. When the socket closes (ntrd died)
  * ntr-init kills every process of the session and exits. */

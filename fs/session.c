@@ -23,6 +23,23 @@ int ntr_session_name_check(const char *name, struct ntr_err *e)
 	return -EINVAL;
 }
 
+bool ntr_session_is_throwaway(const char *name)
+{
+	return !strncmp(name, "tmp-", 4) && strlen(name) == 20 && strspn(name + 4, "0123456789abcdef") == 16;
+}
+
+int ntr_session_name_new(const char *name, struct ntr_err *e)
+{
+	int r = ntr_session_name_check(name, e);
+
+	if (r || !ntr_session_is_throwaway(name))
+		return r;
+	ntr_err_set(e, -EINVAL, "session name '%s'", name);
+	ntr_err_why(e, "names of this kind are those of throw-away sessions, which end with their call");
+	ntr_err_todo(e, "choose another name");
+	return -EINVAL;
+}
+
 static int no_session(struct ntr_err *e, const char *name)
 {
 	ntr_err_set(e, -ENOENT, "session '%s'", name);

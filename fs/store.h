@@ -107,6 +107,10 @@ void ntr_commit_done(struct ntr_commit *c);
 
 /* Session names: ^[A-Za-z0-9_-][A-Za-z0-9_.-]*$, at most NTR_NAME_MAX. 0 or -EINVAL with text. */
 int ntr_session_name_check(const char *name, struct ntr_err *e);
+/* The same for a session that somebody makes or renames: those of throw-away sessions are not to be had. */
+int ntr_session_name_new(const char *name, struct ntr_err *e);
+/* tmp- and 16 hex digits: what `run --rm` forks. It ends with its call, or with the next start of a daemon. */
+bool ntr_session_is_throwaway(const char *name);
 
 /* Makes a session with an empty tree (a root inode owned by the owner, mode 0755, a fresh name-hash seed) and
  * its init commit {"tool":"init"}. txn != NULL: that transaction's content is the init commit's tree instead

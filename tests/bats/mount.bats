@@ -91,3 +91,59 @@ teardown() {
 	exec {fd}<&-
 	ntr umount m
 }
+
+# Root's mount goes with the session; an ordinary user's stays, and answers nothing any more.
+unmounted() { ((EUID == 0)) || fusermount3 -uz m; }
+
+@test "stop leaves a mount alone in which a file is open for writing, and loses nothing of what it takes away" {
+	ntr run -c 'echo 1 > f'
+	ntr mount default m
+	local fd
+	exec {fd}>>m/log
+	echo one >&$fd
+	run ntr stop
+	assert_failure 1
+	assert_output --partial "has files open"
+	assert_output --partial "or use --discard"
+	echo two >&$fd
+	assert_equal "$(cat m/log)" $'one\ntwo'
+	exec {fd}>&-
+	echo three >>m/log
+	ntr stop
+	unmounted
+	run ntr cat -s default log
+	assert_output $'one\ntwo\nthree'
+}
+
+@test "what is appended in a mount while the session is stopped is there, or is refused" {
+	ntr run -c 'echo 1 > f'
+	ntr mount default m
+	/usr/bin/python3 - m/log acked <<'EOF' &
+import os, sys
+n = 0
+try:
+    while True:
+        fd = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        os.write(fd, b"%08d\n" % n)
+        os.close(fd)
+        n += 1
+        with open(sys.argv[2] + ".new", "w") as f:
+            f.write(str(n))
+        os.rename(sys.argv[2] + ".new", sys.argv[2])
+except OSError:
+    pass
+EOF
+	local writer=$!
+	sleep 0.5
+	ntr run --no-commit -- sh -c 'head -c 30000000 /dev/urandom > big'
+	for i in {1..50}; do ntr stop && break; sleep 0.05; done
+	# root's mount is taken away, and then the writer writes beside it; a user's answers nothing any more
+	kill $writer 2>/dev/null || true
+	wait $writer || true
+	local acked; acked=$(cat acked)
+	((acked > 0))
+	unmounted
+	local there; there=$(ntr cat -s default log | wc -l)
+	[ -f m/log ] && there=$((there + $(wc -l <m/log)))
+	((there >= acked)) || fail "acknowledged: $acked, there: $there"
+}

@@ -287,3 +287,40 @@ commits() { ntr log -s "${1:-default}" --json | wc -l; }
 	assert_output keep
 	assert_equal "$(ntr sessions --json | wc -l)" 1
 }
+
+@test "names of throw-away sessions are nobody's to give" {
+	local name=tmp-0123456789abcdef
+	ntr run -c 'echo precious >f'
+	local what
+	for what in "new $name" "fork default $name" "rename default $name" "run -s $name -- true"; do
+		run ntr $what
+		assert_failure
+		assert_output --partial "names of this kind are those of throw-away sessions"
+		assert_output --partial "choose another name"
+	done
+	ntr new tmp-x
+	ntr daemon stop
+	run ntr sessions
+	assert_output --partial tmp-x
+	assert_output --partial default
+}
+
+@test "a call whose directory is not there does not run" {
+	ntr run -c 'echo precious >f; echo x >file; mkdir d'
+	local dir
+	for dir in /no/such/place nothere /workspace/nothere file /etc/hostname; do
+		run ntr run --cwd "$dir" -c 'rm -rf ./*'
+		assert_failure 125
+		assert_output --partial "start a call in $dir"
+		assert_output --partial "name one that is there"
+		run ntr py --cwd "$dir" -c 'print(1)'
+		assert_failure
+		refute_output 1
+		run ntr tool --cwd "$dir" terminal '{"command": "rm -rf ./*"}'
+		assert_failure
+	done
+	run ntr cat f
+	assert_output precious
+	run ntr run --cwd / -- pwd
+	assert_output /
+}
