@@ -102,7 +102,8 @@ int ntr_ctl_count(struct ntr_ctl *c, struct ntr_commit *commit)
 	return ntr_commit_set_stats(c->store, commit, NULL);
 }
 
-/* recorded: a commit was written, and with it the session's record; what was found to be the same writes none. */
+/* recorded: a commit was written, and with it the session's record; what was found to be the same writes
+ * none. */
 static void committed(struct ntr_sess *s, bool recorded)
 {
 	if (s->state)

@@ -269,13 +269,14 @@ struct ntr_bind {
 	int nsfd;   /* the mount namespace it was attached in … */
 	int rootfd; /* … and the root that `where` is seen from: setns resets it, and the caller may live in a
 	               chroot */
-	int mnt_id; /* of the mount there now */
-	uint64_t awaited_ns; /* until then it may still come: the caller attaches what it was given; 0: it came */
+	int mnt_id;          /* of the mount there now */
+	uint64_t awaited_ns; /* until then it may still come: the caller attaches what it was given; 0: it
+	                        came */
 };
 /* An ordinary user's mounts, which helpers of the supervisor serve. Their number; … */
 unsigned ntr_sess_passes(struct ntr_sess *s);
-/* … they let go of the view, and whoever uses them waits: -EBUSY with text where files are open, unless force;
- * … */
+/* … they let go of the view, and whoever uses them waits: -EBUSY with text where files are open, unless
+ * force; … */
 int ntr_sess_passes_release(struct ntr_sess *s, bool force, struct ntr_err *e);
 /* … and take it again. */
 void ntr_sess_passes_resume(struct ntr_sess *s);

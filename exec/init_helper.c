@@ -218,8 +218,8 @@ void ntr_init_passes(struct ntr_init *in, struct ntr_initreq *rq)
 		ok = ntr_inithelper_release(in, ntr_json_bool(rq->msg, "force", false));
 	if (!strcmp(what, "resume") || !ok)
 		ntr_inithelper_resume(in);
-	ntr_init_send(in, rq->req,
-	        json_pack("{s:b,s:I}", "ok", ok, "passes", (json_int_t)count_passes(in)), NULL, 0);
+	ntr_init_send(in, rq->req, json_pack("{s:b,s:I}", "ok", ok, "passes", (json_int_t)count_passes(in)),
+	        NULL, 0);
 }
 
 /* ---- slow closes ---- */

@@ -399,3 +399,19 @@ said() # N EXPR: of the Nth note
 	ntr daemon stop
 	export NTR_STORE=$TEST_DIR/store
 }
+
+@test "a busy background process fails no commit, with a hook that judges each" {
+	hook pre-commit 'exit 0'
+	ntr run -s s -- sh -c 'exec 1>&- 2>&- <&-; /usr/bin/python3 -c "
+import os, time
+end = time.time() + 60
+while time.time() < end:
+    for i in range(30): open(f\"t{i}\", \"w\").write(\"x\" * 5000)
+    for i in range(30): os.unlink(f\"t{i}\")
+" &'
+	local i
+	for i in {1..30}; do ntr run -s s -c "echo $i >x"; done
+	run ntr cat -s s x
+	assert_output 30
+	ntr stop -s s
+}

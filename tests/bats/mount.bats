@@ -147,3 +147,27 @@ EOF
 	[ -f m/log ] && there=$((there + $(wc -l <m/log)))
 	((there >= acked)) || fail "acknowledged: $acked, there: $there"
 }
+
+@test "a busy writer in a mount fails no commit" {
+	ntr run -c 'echo 1 > f'
+	ntr mount default m
+	/usr/bin/python3 - m <<'EOF' &
+import os, sys
+try:
+    while True:
+        for i in range(30):
+            with open(f"{sys.argv[1]}/t{i}", "w") as f:
+                f.write("x" * 5000)
+        for i in range(30):
+            os.unlink(f"{sys.argv[1]}/t{i}")
+except OSError:
+    pass
+EOF
+	local writer=$! i
+	for i in {1..30}; do ntr run -c "echo $i >x"; done
+	kill $writer
+	wait $writer || true
+	ntr umount m
+	run ntr cat x
+	assert_output 30
+}

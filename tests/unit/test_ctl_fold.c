@@ -239,6 +239,26 @@ static void test_uncommitted(void **state)
 	cfx_run(&fx, "s", "[ $(wc -l <late) = 10 ]");
 }
 
+/* A commit that found nothing to write has not written the session's record either: it is owed on. */
+static void test_record_owed(void **state)
+{
+	struct ntr_commit done = {0};
+	struct ntr_err e = {0};
+	struct ntr_sess *s;
+	struct ntr_head h;
+
+	(void)state;
+	cfx_run(&fx, "s", "echo 1 >f");
+	assert_int_equal(ntr_ctl_hold(fx.c, "s", NULL, &s, &h, &e), 0);
+	s->live->unrecorded = s->live->written = true;
+	assert_int_equal(ntr_sess_commit(s, &h, json_pack("{s:s}", "tool", "x"), &done, NULL, &e), 0);
+	assert_true(done.id == 0);
+	assert_true(s->live->unrecorded);
+	ntr_sess_release(s);
+	cfx_run(&fx, "s", "echo 2 >f");
+	assert_false(s->live->unrecorded);
+}
+
 /* ---- crashes ---- */
 
 static uint64_t dies_at;
@@ -412,6 +432,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_background, setup_cheap, teardown),
 	        cmocka_unit_test_setup_teardown(test_in_use, setup_cheap, teardown),
 	        cmocka_unit_test_setup_teardown(test_uncommitted, setup_cheap, teardown),
+	        cmocka_unit_test_setup_teardown(test_record_owed, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_killed, setup_cheap, teardown),
 	        cmocka_unit_test_setup_teardown(test_failing, setup_cheap, teardown),
 	        cmocka_unit_test_setup_teardown(test_supervisor_killed, setup_cheap, teardown),
