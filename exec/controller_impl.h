@@ -270,8 +270,8 @@ struct ntr_bind {
 	int rootfd; /* … and the root that `where` is seen from: setns resets it, and the caller may live in a
 	               chroot */
 	int mnt_id;          /* of the mount there now */
-	uint64_t awaited_ns; /* until then it may still come: the caller attaches what it was given; 0: it
-	                        came */
+	int peerfd;          /* the caller's pidfd: it attaches what it was given … */
+	uint64_t awaited_ns; /* … until then, or its end; 0: it came */
 };
 /* An ordinary user's mounts, which helpers of the supervisor serve. Their number; … */
 unsigned ntr_sess_passes(struct ntr_sess *s);

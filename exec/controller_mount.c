@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/mount.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/mount.h>
@@ -86,18 +87,28 @@ static void bind_free(struct ntr_bind *b)
 {
 	ntr_closep(&b->nsfd);
 	ntr_closep(&b->rootfd);
+	ntr_closep(&b->peerfd);
 	free(b->where);
 	free(b);
 }
 
-/* Was it unmounted, or has the caller, who attaches it, had time enough to? */
+/* May the caller still attach it? */
+static bool is_awaited(const struct ntr_bind *b)
+{
+	struct pollfd p = {.fd = b->peerfd, .events = POLLIN};
+
+	return ntr_mono_ns() < b->awaited_ns && (p.fd < 0 || poll(&p, 1, 0) == 0);
+}
+
+/* Asked in this order: a caller that has ended attaches nothing more. */
 static bool is_gone(struct ntr_bind *b)
 {
+	bool awaited = is_awaited(b);
 	int r = ns_do(b, 0, -1);
 
 	if (r != -ENOENT)
 		b->awaited_ns = 0;
-	return r == -ENOENT && ntr_mono_ns() >= b->awaited_ns;
+	return r == -ENOENT && !awaited;
 }
 
 unsigned ntr_sess_binds(struct ntr_sess *s)
@@ -134,17 +145,13 @@ void ntr_sess_rebind(struct ntr_sess *s)
 	}
 }
 
-static bool is_awaited(const struct ntr_bind *b)
-{
-	return b->awaited_ns > ntr_mono_ns();
-}
-
 int ntr_sess_unbind(struct ntr_sess *s, bool lazy, struct ntr_err *e)
 {
 	for (struct ntr_bind *b; (b = s->binds);) {
+		bool awaited = is_awaited(b);
 		int r = ns_do(b, lazy ? 3 : 2, -1);
 
-		if (r == -ENOENT && !lazy && is_awaited(b)) {
+		if (r == -ENOENT && !lazy && awaited) {
 			ntr_err_set(e, -EBUSY, "unmount %s", b->where);
 			ntr_err_why(e, "it is just being mounted");
 			return ntr_err_todo(e, "try again in a moment"), -EBUSY;
@@ -204,6 +211,7 @@ static int bind_add(struct ntr_sess *s, const char *where, pid_t peer, int mount
 
 	if (!b)
 		return -ENOMEM;
+	b->peerfd = -1;
 	snprintf(path, sizeof path, "/proc/%d/ns/mnt", (int)peer);
 	b->nsfd = open(path, O_RDONLY | O_CLOEXEC);
 	snprintf(path, sizeof path, "/proc/%d/root", (int)peer);
@@ -217,6 +225,7 @@ static int bind_add(struct ntr_sess *s, const char *where, pid_t peer, int mount
 		return r;
 	}
 	b->mnt_id = (int)sx.stx_mnt_id;
+	b->peerfd = (int)syscall(SYS_pidfd_open, peer, 0);
 	b->awaited_ns = ntr_mono_ns() + ATTACH_S * 1000000000ull;
 	b->next = s->binds;
 	s->binds = b;

@@ -401,7 +401,7 @@ said() # N EXPR: of the Nth note
 }
 
 @test "a busy background process fails no commit, with a hook that judges each" {
-	hook pre-commit 'exit 0'
+	hook pre-commit <<<$'#!/bin/sh\nexit 0'
 	ntr run -s s -- sh -c 'exec 1>&- 2>&- <&-; /usr/bin/python3 -c "
 import os, time
 end = time.time() + 60

@@ -171,3 +171,21 @@ EOF
 	run ntr cat x
 	assert_output 30
 }
+
+@test "a mount that its caller attaches late is awaited" {
+	((EUID == 0)) || skip "an ordinary user's mount is a helper's, which is there before the reply"
+	command -v strace >/dev/null || skip "no strace"
+	ntr run -c 'for i in {1..200}; do echo $i >f$i; done'
+	strace -o /dev/null -e trace=move_mount -e inject=move_mount:delay_enter=4000000 ntr mount default m &
+	local mounting=$!
+	sleep 1
+	run ntr stop
+	assert_failure
+	assert_output --partial "it is just being mounted"
+	wait $mounting
+	echo written >m/host # the session was not folded meanwhile
+	run ntr run -- cat host
+	assert_output written
+	ntr umount m
+	ntr stop
+}
