@@ -73,26 +73,39 @@ static const char *kind_text(const char *kind)
 	return strcmp(kind, "T") ? kind : "type";
 }
 
-/* "    modified  a/b (mode, owner)" for each; what says what of it differs where that is not its content. */
+/* New content alone goes without saying, and so does the mtime that moved with it. */
+static void print_what(const json_t *what)
+{
+	const char *sep = " (", *first = json_string_value(json_array_get(what, 0));
+	bool content = first && !strcmp(first, "content"), more = false;
+	const json_t *w;
+	size_t i;
+
+	json_array_foreach (what, i, w)
+		more |= strcmp(json_string_value(w), "content") && strcmp(json_string_value(w), "mtime");
+	json_array_foreach (what, i, w) {
+		const char *word = json_string_value(w);
+
+		if (content && (!more || !strcmp(word, "mtime")))
+			continue;
+		printf("%s%s", sep, word);
+		sep = ", ";
+	}
+	fputs(sep[0] == ',' ? ")" : "", stdout);
+}
+
+/* "    modified  a/b (mode, owner)" for each; nothing in brackets: its content differs. */
 static void print_entries(const json_t *entries)
 {
-	const json_t *en, *w;
-	size_t i, k;
+	const json_t *en;
+	size_t i;
 
 	json_array_foreach (entries, i, en) {
 		ntr_autofree char *path = ntr_human_name(json_object_get(en, "path"));
-		const json_t *what = json_object_get(en, "what");
-		bool open = false;
 
 		printf("    %-9s %s", kind_text(ntr_json_str(en, "kind", "?")), path ? path : "?");
-		json_array_foreach (what, k, w)
-			if (json_is_string(w) && strcmp(json_string_value(w), "content")) {
-				printf("%s%s", open ? ", " : " (", json_string_value(w));
-				open = true;
-			}
-		if (json_is_string(what) && json_string_length(what))
-			printf(" (%s", json_string_value(what));
-		puts(open || (json_is_string(what) && json_string_length(what)) ? ")" : "");
+		print_what(json_object_get(en, "what"));
+		putchar('\n');
 	}
 }
 

@@ -41,8 +41,8 @@ static int collect(
 	if (s->live && s->live->background) {
 		if (!s->live->upper.memory)
 			ntr_absorb_early(s->live->memo, txn);
+		frozen = true; /* also when only what follows the freeze fails */
 		r = ntr_live_freeze(s->live, e);
-		frozen = !r;
 	}
 	if (!r && s->live)
 		r = absorb(s->live->memo, txn, s->live->upper.base_root, false, res, e);

@@ -204,3 +204,18 @@ make_tree() {
 	run ntr fsck
 	assert_success
 }
+
+@test "show and status tell new content from a touch" {
+	ntr run -s w -c 'echo 1 >a; echo 1 >b; echo 1 >c; chmod 644 a b c'
+	sleep 1.1
+	ntr run -s w --no-commit -c 'echo 22 >a; touch b; echo 3 >c; chmod 600 c'
+	run ntr status -s w
+	assert_line --regexp '^ *modified +a$'
+	assert_line --regexp '^ *modified +b \(mtime\)$'
+	assert_line --regexp '^ *modified +c \(content, mode\)$'
+	ntr commit -s w -m x
+	run ntr show w
+	assert_line --regexp '^ *modified +a$'
+	assert_line --regexp '^ *modified +b \(mtime\)$'
+	assert_line --regexp '^ *modified +c \(content, mode\)$'
+}

@@ -115,7 +115,10 @@ git_at_random() {
 		both "set +e; $(/usr/bin/python3 "$NTR_TESTS/helpers/gitops.py" "$1" $i)"
 	done
 	both 'git fsck --full --strict 2>&1 | grep -v dangling; git clone -q . ../last && git -C ../last log --oneline | md5sum'
-	same_trees r '/^\.git\/(index|worktrees|gitdir|objects\/(pack|info))/d'
+	# The last clone links to objects; to a user, committed ones cannot be linked (docs/posix.md), so git copies them.
+	local links=
+	((EUID == 0)) || links="s/ n[0-9]+( =b'[^']*')?//"
+	same_trees r "/^\.git\/(index|worktrees|gitdir|objects\/(pack|info))/d;$links"
 }
 
 @test "random work in a repository gives what it gives in a plain directory" {
