@@ -166,17 +166,33 @@ int ntr_ctl_work(struct ntr_ctl *c, const char *session, struct ntr_diff *ret, u
 
 /* ---- moving the head ---- */
 
-static void interrupt(struct ntr_ctl *c, const char *session)
+/* Ends the call that runs. Returns the head it had, 0: there was none. */
+static uint64_t interrupt(struct ntr_ctl *c, const char *session)
 {
 	struct ntr_sess *s;
 	struct ntr_head h;
+	bool ended;
 
 	if (ntr_session_get(c->store, session, &h, NULL) || ntr_ctl_sess(c, h.sid, &s) || ntr_sess_in_hook(s))
-		return;
+		return 0;
 	pthread_mutex_lock(&s->call_m);
-	if (s->call)
+	ended = s->call;
+	if (ended)
 		ntr_call_signal(s->call, SIGKILL);
 	pthread_mutex_unlock(&s->call_m);
+	return ended ? h.commit : 0;
+}
+
+/* What the ended call had written is a commit of its own, which nobody was told of. */
+static void tell_interrupted(
+        struct ntr_ctl *c, uint64_t before, uint64_t head, struct ntr_rollback_result *ret)
+{
+	struct ntr_commit at = {0};
+
+	ret->killed++;
+	if (!ret->staged[0] && head != before && !ntr_commit_get(c->store, head, &at, NULL))
+		memcpy(ret->staged, at.hex, sizeof ret->staged);
+	ntr_commit_done(&at);
 }
 
 static int rollback_target(struct ntr_ctl *c, const struct ntr_head *h, const char *rev, uint64_t steps,
@@ -215,14 +231,13 @@ static int kill_and_stage(struct ntr_sess *s, struct ntr_head *h, bool discard,
 int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, uint64_t steps, bool discard,
         bool force, struct ntr_rollback_result *ret, struct ntr_err *e)
 {
-	uint64_t began, from;
+	uint64_t began, from, ended;
 	struct ntr_sess *s;
 	struct ntr_head h;
 	int r;
 
 	*ret = (struct ntr_rollback_result){0};
-	if (force)
-		interrupt(c, session);
+	ended = force ? interrupt(c, session) : 0;
 	r = ntr_ctl_hold(c, session, NULL, &s, &h, e);
 	if (r)
 		return r;
@@ -237,6 +252,8 @@ int ntr_ctl_rollback(struct ntr_ctl *c, const char *session, const char *rev, ui
 		r = ntr_live_drop_upper(c->store, &h, e);
 	if (!r)
 		r = renew(s, &h, &ret->to, &ret->killed, e);
+	if (!r && ended)
+		tell_interrupted(c, ended, from, ret);
 	if (!r)
 		ntr_hooks_post_rollback(s, &h, from, ret);
 	ntr_hist_add(&c->ops[NTR_OP_ROLLBACK], ntr_mono_ns() - began);

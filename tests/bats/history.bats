@@ -219,3 +219,17 @@ make_tree() {
 	assert_line --regexp '^ *modified +b \(mtime\)$'
 	assert_line --regexp '^ *modified +c \(content, mode\)$'
 }
+
+@test "rollback --force tells of the call it ended, and where its work is kept" {
+	ntr run -s w -c 'echo base >base'
+	ntr run -s w -c 'echo part >part; sleep 60' &
+	local call=$! i
+	for i in {1..100}; do [ "$(ntr ls -s w)" = $'base\npart' ] && break; sleep 0.1; done
+	run --separate-stderr ntr rollback -s w --force --steps 1 --json
+	assert_success
+	wait $call || true
+	assert_equal "$(/usr/bin/python3 -c 'import json, sys; print(json.loads(sys.argv[1])["killed"] >= 1)' "$output")" True
+	local kept; kept=$(/usr/bin/python3 -c 'import json, sys; print(json.loads(sys.argv[1])["staged"])' "$output")
+	assert_equal "$(ntr ls -s w)" base
+	assert_equal "$(ntr cat -s "w@$kept" part)" part
+}
