@@ -272,12 +272,14 @@ int ntr_get_main(struct ntr_cmd *cmd)
 }
 
 /* The directory, made when missing; -ENOTEMPTY when something is in it. */
-static int export_dir(const char *dir, int *ret_fd)
+static int export_dir(const char *dir, bool *ret_made, int *ret_fd)
 {
 	struct dirent *d;
 	DIR *list;
-	int r = ntr_mkdir_p(dir, 0777);
+	int r;
 
+	*ret_made = access(dir, F_OK) != 0;
+	r = ntr_mkdir_p(dir, 0777);
 	if (r && r != -EEXIST)
 		return r;
 	*ret_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -318,13 +320,17 @@ static int export_send(struct ntr_cmd *cmd, const char *format, const char *labe
 static int export_to_dir(struct ntr_cmd *cmd, const char *dir)
 {
 	ntr_autoclose int fd = -1;
-	int r = export_dir(dir, &fd);
+	bool made;
+	int r = export_dir(dir, &made, &fd);
 
 	if (r == -ENOTEMPTY)
 		return ntr_cmd_die(cmd, r, "give a new or empty directory", "%s is not empty", dir);
 	if (r)
 		return ntr_cmd_die(cmd, r, NULL, "%s: %s", dir, strerror(-r));
-	return export_send(cmd, "dir", dir, fd);
+	r = export_send(cmd, "dir", dir, fd);
+	if (r && made)
+		rmdir(dir); /* where nothing came, nothing is left; what did come stays */
+	return r;
 }
 
 static int export_to_tar(struct ntr_cmd *cmd, const char *file)

@@ -169,6 +169,11 @@ refused()
 	run -1 ntr export --dir full
 	assert_message 'ntr: export: full is not empty' 'give a new or empty directory'
 	assert_equal "$(ls -A full)" mine
+	run -1 ntr export -s nosuch --dir made
+	assert_file_not_exists made
+	mkdir empty
+	run -1 ntr export -s nosuch --dir empty
+	assert_dir_exists empty
 	run -1 ntr export --dir full/mine
 	assert_output --partial 'ntr: export: full/mine: Not a directory'
 	run -1 ntr export --dir full/mine/x
