@@ -173,7 +173,7 @@ refused()
 	assert_file_not_exists made
 	mkdir empty
 	run -1 ntr export -s nosuch --dir empty
-	assert_dir_exists empty
+	rmdir empty
 	run -1 ntr export --dir full/mine
 	assert_output --partial 'ntr: export: full/mine: Not a directory'
 	run -1 ntr export --dir full/mine/x
