@@ -4,6 +4,7 @@
  * replaced. A session that is not live is not made so: the change is made in the tree, unless a symlink or
  * ".." is on the way, which only the view can follow. */
 #include "controller_edit.h"
+#include "controller_tree.h"
 #include "tools.h"
 
 #include "../fs/file.h"
@@ -136,12 +137,6 @@ static int read_tree(const struct change *ch, struct file *f, struct ntr_inode *
 	return 0;
 }
 
-static void fresh(struct ntr_inode *in, const struct timespec *now)
-{
-	in->uid = in->gid = NTR_OWNER_ID;
-	in->atime = in->btime = in->mtime = in->ctime = *now;
-}
-
 /* The directory that holds the path, with those made that are missing; *ret_name: the rest. */
 static int make_parents(struct ntr_txn *t, const char *path, unsigned mask, const struct timespec *now,
         uint64_t *ret_dir, const char **ret_name, uint64_t *ret_made)
@@ -163,9 +158,8 @@ static int make_parents(struct ntr_txn *t, const char *path, unsigned mask, cons
 		r = ntr_dirent_get(ntr_txn_snap(t), dir, name, n, &next, &dt);
 		if (r == -ENOENT) {
 			r = ntr_inode_new(t, S_IFDIR | (0777 & ~mask), in);
-			fresh(in, now);
 			if (!r)
-				r = ntr_name_create(t, dir, name, in, now);
+				r = ntr_tree_create(t, dir, name, in, now);
 			next = in->ino;
 			++*ret_made;
 		}
@@ -188,8 +182,7 @@ static int write_tree(struct file *f, struct ntr_inode *in, struct ntr_txn *t, u
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (f->there) {
 		r = ntr_file_take_mem(t, in, f->new.data, f->new.len);
-		in->mtime = in->ctime = now;
-		return r ? r : ntr_inode_put(t, in);
+		return r ? r : ntr_tree_written(t, in, &now);
 	}
 	r = make_parents(t, f->inner, f->s->state->umask, &now, &dir, &name, ret_made);
 	if (r)
@@ -197,11 +190,10 @@ static int write_tree(struct file *f, struct ntr_inode *in, struct ntr_txn *t, u
 	if (strlen(name) > 255)
 		return -ENAMETOOLONG;
 	r = ntr_inode_new(t, S_IFREG | (0666 & ~f->s->state->umask), in);
-	fresh(in, &now);
 	if (!r)
 		r = ntr_file_take_mem(t, in, f->new.data, f->new.len);
 	++*ret_made;
-	return r ? r : ntr_name_create(t, dir, name, in, &now);
+	return r ? r : ntr_tree_create(t, dir, name, in, &now);
 }
 
 static int commit_tree(const struct change *ch, struct file *f, struct ntr_inode *in,

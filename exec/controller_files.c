@@ -1,6 +1,7 @@
 /* cat, put, and where a path of theirs leads: inside the view of a live session (so that they see and make
  * what its processes see), else in the tree. */
 #include "controller_impl.h"
+#include "controller_tree.h"
 
 #include "../fs/file.h"
 #include "../fs/names.h"
@@ -279,11 +280,6 @@ static int spool(const char *dir, int in, int *ret)
 	return r;
 }
 
-static void stamp(struct ntr_inode *in, const struct timespec *now)
-{
-	in->mtime = in->ctime = *now;
-}
-
 static int put_content(
         struct ntr_txn *t, uint64_t dir, const char *name, int fd, uint32_t mode, struct ntr_inode *in)
 {
@@ -298,21 +294,17 @@ static int put_content(
 	if (fstat(fd, &st))
 		return -errno;
 	is_new = r == -ENOENT;
-	if (is_new) {
+	if (is_new)
 		r = ntr_inode_new(t, S_IFREG | (mode & 07777), in);
-		in->uid = in->gid = NTR_OWNER_ID;
-		in->atime = in->btime = now;
-	} else if (!r) {
+	else if (!r)
 		r = ntr_inode_get(ntr_txn_snap(t), ino, in);
-	}
 	if (!r && !S_ISREG(in->mode))
 		r = S_ISDIR(in->mode) ? -EISDIR : -ELOOP;
 	if (!r)
 		r = ntr_file_take_fd(t, in, fd, (uint64_t)st.st_size, &cut);
 	if (r)
 		return r;
-	stamp(in, &now);
-	return is_new ? ntr_name_create(t, dir, name, in, &now) : ntr_inode_put(t, in);
+	return is_new ? ntr_tree_create(t, dir, name, in, &now) : ntr_tree_written(t, in, &now);
 }
 
 static int put_in_tree(struct ntr_ctl *c, struct ntr_head *h, const char *path, int fd, uint32_t mode,

@@ -1,5 +1,6 @@
 /* The host directories of a session: `--mount`. They are the session's, not a commit's. */
 #include "controller_impl.h"
+#include "controller_tree.h"
 #include "live_mounts.h"
 
 #include "../fs/names.h"
@@ -58,10 +59,8 @@ static int step(struct ntr_txn *t, uint64_t dir, const char *name, size_t n, con
 	memcpy(copy, name, n);
 	copy[n] = '\0';
 	r = ntr_inode_new(t, S_IFDIR | 0755, &in);
-	in.uid = in.gid = NTR_OWNER_ID;
-	in.atime = in.btime = in.mtime = in.ctime = *now;
 	if (!r)
-		r = ntr_name_create(t, dir, copy, &in, now);
+		r = ntr_tree_create(t, dir, copy, &in, now);
 	*ret = in.ino;
 	++*made;
 	return r;
