@@ -147,7 +147,7 @@ static int close_view(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	ntr_auto(ntr_commit_done) struct ntr_commit staged = {0};
 	bool dead = s->live && ntr_initlink_dead(s->live->link, true);
 
-	if (s->live && !dead && (ntr_sess_background(s) || ntr_sess_binds(s))) {
+	if (s->live && !dead && (ntr_sess_background(s) || ntr_sess_binds(s) || ntr_sess_passes(s))) {
 		ntr_err_set(e, -EBUSY, "change the host directories of session %s", h->name);
 		ntr_err_why(e, "its background processes, or a mount of it, use the present ones");
 		ntr_err_todo(e, "end them: ntr stop -s %s", h->name);
@@ -156,6 +156,17 @@ static int close_view(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	if (!s->live)
 		return h->upper ? ntr_sess_recover(s, h, e) : 0;
 	return ntr_sess_close(s, h, false, NULL, &staged, e);
+}
+
+/* Only a view shows whether they can be had; those that cannot would be in the way of every later call. */
+static int try_view(struct ntr_sess *s, struct ntr_head *h, const json_t *present, struct ntr_err *e)
+{
+	int r = ntr_sess_live(s, h, e), back;
+
+	if (!r)
+		return 0;
+	back = ntr_mounts_save(s->ctl->store, h->sid, present, NULL);
+	return back ? back : r;
 }
 
 static int change(struct ntr_sess *s, struct ntr_head *h, const json_t *asked, struct ntr_err *e)
@@ -173,7 +184,9 @@ static int change(struct ntr_sess *s, struct ntr_head *h, const json_t *asked, s
 	r = close_view(s, h, e);
 	if (!r)
 		r = commit_points(s, h, next, e);
-	return r ? r : ntr_mounts_save(s->ctl->store, h->sid, next, e);
+	if (!r)
+		r = ntr_mounts_save(s->ctl->store, h->sid, next, e);
+	return r ? r : try_view(s, h, present, e);
 }
 
 /* Whether asked is what the session has already: then nobody has to wait for the session. */

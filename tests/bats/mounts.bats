@@ -205,6 +205,7 @@ teardown()
 
 @test "a symlink that took the directory's place on the host is not followed" {
 	ntr new s --mount "/workspace/data=$host"
+	ntr stop -s s
 	mv "$host" "$host.moved"
 	ln -s /etc "$host"
 	run ntr run -s s -- ls data
@@ -234,9 +235,10 @@ teardown()
 	run ntr run -s s -- cat a/file a/sub/i
 	assert_output $'from-host\ninner'
 	run ntr new t --mount "/workspace/a=$host" --mount "/workspace/a/none=inner"
-	run ntr run -s t -- true
 	assert_failure
 	assert_output --partial "has none of that name"
+	run ntr sessions
+	refute_line --regexp '^t( |$)'
 	assert_dir_not_exists "$host/none"
 	# all of /dev, mounts and all, but no device of it
 	run ntr run -s u --mount /workspace/dev=/dev -c 'test -d dev/pts && echo x >dev/null'
@@ -375,4 +377,17 @@ teardown()
 		ntr mcp -s m --mount "/workspace/d=$1"' _ "$host"
 	assert_success
 	assert_output --partial from-host
+}
+
+@test "a host directory that is refused is not kept" {
+	ntr new s --mount "/workspace/data=$host"
+	mkdir other
+	run ntr run -s s --mount "/workspace/data/nosub=$PWD/other" -- ls
+	assert_failure 125
+	run ntr run -s s -c 'cat data/file'
+	assert_output from-host
+	run ntr tool -s s terminal '{"command": "cat data/file"}'
+	assert_output from-host
+	run ntr sessions --json
+	refute_output --partial nosub
 }
