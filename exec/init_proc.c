@@ -50,30 +50,93 @@ int ntr_proclist_add(struct ntr_proclist *l, const struct ntr_proc *p)
 
 /* ---- one process ---- */
 
-int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
+static int read_stat(const char *path, struct ntr_proc *ret)
 {
-	char path[64], buf[1024];
-	ntr_autoclose int fd = -1;
+	ntr_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
 	unsigned long long start;
 	int ppid, pgid, sid;
+	char buf[1024];
 	const char *p;
 	ssize_t n;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || (n = read(fd, buf, sizeof buf - 1)) <= 0)
 		return -ESRCH;
 	buf[n] = '\0';
 	p = strrchr(buf, ')'); /* the name before may hold anything */
-	*ret = (struct ntr_proc){.pid = pid};
 	if (!p ||
-	        sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-	                &ret->state, &ppid, &pgid, &sid, &start) != 5)
+	        sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %u %*s %llu",
+	                &ret->state, &ppid, &pgid, &sid, &ret->threads, &start) != 6)
 		return -ESRCH;
 	ret->ppid = ppid;
 	ret->pgid = pgid;
 	ret->sid = sid;
 	ret->start = start;
+	return 0;
+}
+
+bool ntr_proc_any_thread(pid_t pid, ntr_thread_test is, void *arg)
+{
+	bool found = false;
+	struct dirent *d;
+	char path[40];
+	DIR *dir;
+
+	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir && !found && (d = readdir(dir)))
+		if (isdigit((unsigned char)d->d_name[0]))
+			found = is(arg, pid, atoi(d->d_name));
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+char ntr_thread_state(pid_t pid, pid_t tid)
+{
+	struct ntr_proc t = {0};
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)pid, (int)tid);
+	return read_stat(path, &t) ? '\0' : t.state;
+}
+
+enum { RANK_ENDED, RANK_STOPPED, RANK_ASLEEP, RANK_AWAKE };
+
+static int rank(char state)
+{
+	if (!state || strchr("ZX", state))
+		return RANK_ENDED;
+	if (strchr("Tt", state))
+		return RANK_STOPPED;
+	return state == 'D' ? RANK_ASLEEP : RANK_AWAKE;
+}
+
+static bool take_livelier(void *arg, pid_t pid, pid_t tid)
+{
+	struct ntr_proc *p = arg;
+	char state = ntr_thread_state(pid, tid);
+
+	if (rank(state) > rank(p->state)) {
+		if (rank(p->state) == RANK_ENDED)
+			p->tid = tid;
+		p->state = state;
+	}
+	return rank(p->state) == RANK_AWAKE;
+}
+
+/* /proc/PID/stat shows the main thread. The others may live on without it (it is a zombie then, and nothing
+ * of the process's memory is shown under its id), or be in the midst of a system call while it has stopped.
+ */
+int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
+{
+	char path[64];
+
+	*ret = (struct ntr_proc){.pid = pid, .tid = pid};
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	if (read_stat(path, ret))
+		return -ESRCH;
+	if (ret->threads > 1 && rank(ret->state) < RANK_AWAKE)
+		ntr_proc_any_thread(pid, take_livelier, ret);
 	return 0;
 }
 
@@ -210,7 +273,7 @@ static uint64_t call_of_orphan(struct ntr_init *in, const struct ntr_proc *p)
 	for (struct ntr_initcall *c = in->calls; c; c = c->next)
 		if (c->pid == p->pid || c->pid == p->sid || c->pid == p->pgid)
 			return c->req;
-	return call_of_environ(p->pid);
+	return call_of_environ(p->tid);
 }
 
 static void remember(struct ntr_init *in, const struct ntr_proc *p)

@@ -51,7 +51,7 @@ static json_t *command_line(const struct ntr_init *in, const struct ntr_proc *p)
 	char path[64];
 	size_t len = 0;
 
-	snprintf(path, sizeof path, "/proc/%d/cmdline", p->pid);
+	snprintf(path, sizeof path, "/proc/%d/cmdline", p->tid);
 	if (ntr_read_file(AT_FDCWD, path, CMDLINE_MAX, &data, &len) || !len)
 		return bracketed_name(p->pid); /* a zombie */
 	for (const char *s = data; a && s < data + len; s += strlen(s) + 1)
@@ -188,7 +188,7 @@ void ntr_init_mapped(struct ntr_init *in, struct ntr_initreq *rq)
 	int r = seen && paths ? ntr_init_scan(in, &l) : -ENOMEM;
 
 	for (size_t i = 0; !r && i < l.n; i++)
-		r = note_maps(in, l.v[i].pid, seen);
+		r = note_maps(in, l.v[i].tid, seen);
 	ntr_proclist_done(&l);
 	json_object_foreach (seen, key, v)
 		if (!r && json_array_append(paths, v))
