@@ -85,19 +85,25 @@ bool ntr_proc_any_thread(pid_t pid, ntr_thread_test is, void *arg)
 	dir = opendir(path);
 	while (dir && !found && (d = readdir(dir)))
 		if (isdigit((unsigned char)d->d_name[0]))
-			found = is(arg, pid, atoi(d->d_name));
+			found = is(arg, dirfd(dir), atoi(d->d_name));
 	if (dir)
 		closedir(dir);
 	return found;
 }
 
-char ntr_thread_state(pid_t pid, pid_t tid)
+char ntr_thread_state(int task, pid_t tid)
 {
-	struct ntr_proc t = {0};
-	char path[64];
+	char path[24], buf[128]; /* a name has 64 bytes at most */
+	ntr_autoclose int fd = -1;
+	const char *p;
+	ssize_t n;
 
-	snprintf(path, sizeof path, "/proc/%d/task/%d/stat", (int)pid, (int)tid);
-	return read_stat(path, &t) ? '\0' : t.state;
+	snprintf(path, sizeof path, "%d/stat", (int)tid);
+	fd = openat(task, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, buf, sizeof buf - 1);
+	buf[NTR_MAX(n, (ssize_t)0)] = '\0';
+	p = strrchr(buf, ')');
+	return p && p[1] ? p[2] : '\0';
 }
 
 enum { RANK_ENDED, RANK_STOPPED, RANK_ASLEEP, RANK_AWAKE };
@@ -111,22 +117,20 @@ static int rank(char state)
 	return state == 'D' ? RANK_ASLEEP : RANK_AWAKE;
 }
 
-static bool take_livelier(void *arg, pid_t pid, pid_t tid)
+static bool take_living(void *arg, int task, pid_t tid)
 {
 	struct ntr_proc *p = arg;
-	char state = ntr_thread_state(pid, tid);
+	char state = ntr_thread_state(task, tid);
 
-	if (rank(state) > rank(p->state)) {
-		if (rank(p->state) == RANK_ENDED)
-			p->tid = tid;
-		p->state = state;
-	}
-	return rank(p->state) == RANK_AWAKE;
+	if (rank(state) == RANK_ENDED)
+		return false;
+	p->tid = tid;
+	p->state = state;
+	return true;
 }
 
-/* /proc/PID/stat shows the main thread. The others may live on without it (it is a zombie then, and nothing
- * of the process's memory is shown under its id), or be in the midst of a system call while it has stopped.
- */
+/* When the main thread has ended before others, it is a zombie, and nothing of the process's memory is shown
+ * under its id. */
 int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
 {
 	char path[64];
@@ -135,9 +139,25 @@ int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
 	if (read_stat(path, ret))
 		return -ESRCH;
-	if (ret->threads > 1 && rank(ret->state) < RANK_AWAKE)
-		ntr_proc_any_thread(pid, take_livelier, ret);
+	if (ret->threads > 1 && rank(ret->state) == RANK_ENDED)
+		ntr_proc_any_thread(pid, take_living, ret);
 	return 0;
+}
+
+static bool take_livelier(void *arg, int task, pid_t tid)
+{
+	struct ntr_proc *p = arg;
+	char state = ntr_thread_state(task, tid);
+
+	if (rank(state) > rank(p->state))
+		p->state = state;
+	return rank(p->state) == RANK_AWAKE;
+}
+
+void ntr_proc_liveliest(struct ntr_proc *p)
+{
+	if (p->threads > 1 && rank(p->state) < RANK_AWAKE)
+		ntr_proc_any_thread(p->pid, take_livelier, p);
 }
 
 /* NTR_CALL of the environment it was executed with, or 0. */

@@ -218,6 +218,54 @@ static void await_state(pid_t pid, char wanted)
 	assert_string_equal(state, want);
 }
 
+/* The states of all threads of a process, in order. */
+static void thread_states(pid_t pid, char *ret, size_t size)
+{
+	ntr_autofree char *path = ntr_sprintf("/proc/%d/task", (int)pid);
+	DIR *dir = opendir(path);
+	struct dirent *d;
+	size_t n = 0;
+
+	assert_non_null(dir);
+	while ((d = readdir(dir)) && n + 1 < size) {
+		ntr_autofree char *stat = ntr_sprintf("%s/%s/stat", path, d->d_name), *text = NULL;
+
+		if (d->d_name[0] != '.' && !ntr_read_file(AT_FDCWD, stat, 4096, &text, NULL))
+			ret[n++] = strrchr(text, ')')[2];
+	}
+	ret[n] = '\0';
+	closedir(dir);
+}
+
+/* No thread is in the midst of a write while the main thread has stopped long since. */
+static void freeze_threads(bool user)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+	char states[8];
+
+	th_open(&t, user);
+	th_script(&t,
+	        "command -v python3 >/dev/null || exit 9; python3 -S -c '\n"
+	        "import os, threading, time\n"
+	        "def run():\n"
+	        "    fd = os.memfd_create(\"m\"); buf = bytes(64 << 20)\n"
+	        "    while os.pwrite(fd, buf, 0): open(\"ready\", \"w\").close()\n"
+	        "threading.Thread(target=run).start()\n"
+	        "time.sleep(1000)' >/dev/null 2>&1 & echo $!; while [ ! -e ready ]; do sleep 0.01; done",
+	        &r);
+	if (r.code == 9)
+		skip();
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(th_ask(&t, "freeze", "frozen"), 1);
+		thread_states(number(r.out), states, sizeof states);
+		assert_string_equal(states, "TT");
+		assert_int_equal(th_ask(&t, "thaw", "frozen"), 1);
+		usleep(10000);
+	}
+}
+TH_BOTH(freeze_threads)
+
 /* A process of threads alone: its main one ends at once, another starts a child and writes on. */
 static const char leaderless_script[] =
         "command -v python3 >/dev/null || exit 9; truncate -s 4096 map; python3 -S -c '\n"
@@ -276,27 +324,51 @@ static void main_thread_ended(bool user)
 TH_BOTH(main_thread_ended)
 
 /* Whoever is stopped by somebody else at that moment stays so, wherever the signal is on its way. */
-static void freeze_beside_stop(bool user)
+static void stop_beside_freeze(struct th *t, pid_t pid)
 {
-	ntr_auto(th_close) struct th t;
-	ntr_auto(th_result_done) struct th_result r = {0};
-	pid_t pid;
-
-	th_open(&t, user);
-	th_script(&t, "while :; do :; done & echo $!", &r);
-	pid = number(r.out);
 	for (unsigned i = 0; i < 400; i++) {
 		assert_int_equal(kill(pid, SIGSTOP), 0);
 		for (volatile unsigned k = 0; k < i * 50; k++)
 			;
-		th_ask(&t, "freeze", "frozen");
-		th_ask(&t, "thaw", "frozen");
+		th_ask(t, "freeze", "frozen");
+		th_ask(t, "thaw", "frozen");
 		await_state(pid, 'T');
 		assert_int_equal(kill(pid, SIGCONT), 0);
 		await_state(pid, 'R');
 	}
 }
+
+static void freeze_beside_stop(bool user)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+
+	th_open(&t, user);
+	th_script(&t, "while :; do :; done & echo $!", &r);
+	stop_beside_freeze(&t, number(r.out));
+}
 TH_BOTH(freeze_beside_stop)
+
+static void freeze_threads_beside_stop(bool user)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+
+	th_open(&t, user);
+	th_script(&t,
+	        "command -v python3 >/dev/null || exit 9; python3 -S -c '\n"
+	        "import threading\n"
+	        "def run():\n"
+	        "    while True: pass\n"
+	        "for i in range(3): threading.Thread(target=run).start()\n"
+	        "open(\"ready\", \"w\").close()\n"
+	        "run()' >/dev/null 2>&1 & echo $!; while [ ! -e ready ]; do sleep 0.01; done",
+	        &r);
+	if (r.code == 9)
+		skip();
+	stop_beside_freeze(&t, number(r.out));
+}
+TH_BOTH(freeze_threads_beside_stop)
 
 /* A shell with job control must not take a frozen child for a suspended job. */
 static void freeze_job_control(bool user)
@@ -457,9 +529,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {TH_TESTS(background), TH_TESTS(kill_one_call),
 	        TH_TESTS(kill_running), TH_TESTS(kill_with_grace), TH_TESTS(kill_breeders), TH_TESTS(freeze),
-	        TH_TESTS(main_thread_ended), TH_TESTS(freeze_beside_stop), TH_TESTS(freeze_job_control),
-	        TH_TESTS(listing), TH_TESTS(listing_of_script), TH_TESTS(mapped), TH_TESTS(socket_closes),
-	        TH_TESTS(stop), TH_TESTS(supervisor_dies)};
+	        TH_TESTS(freeze_threads), TH_TESTS(main_thread_ended), TH_TESTS(freeze_beside_stop),
+	        TH_TESTS(freeze_threads_beside_stop), TH_TESTS(freeze_job_control), TH_TESTS(listing),
+	        TH_TESTS(listing_of_script), TH_TESTS(mapped), TH_TESTS(socket_closes), TH_TESTS(stop),
+	        TH_TESTS(supervisor_dies)};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
