@@ -58,9 +58,11 @@ struct ntr_initjob {
 
 struct ntr_proc {
 	pid_t pid, ppid, pgid, sid;
-	uint64_t call;  /* 0: not known */
-	uint64_t start; /* clock ticks after boot: with the pid it names a process for good */
-	char state;     /* as in /proc/PID/stat */
+	pid_t tid; /* a thread under which /proc shows its memory: pid, unless the main thread has ended */
+	unsigned threads; /* 0: none lives */
+	uint64_t call;    /* 0: not known */
+	uint64_t start;   /* clock ticks after boot: with the pid it names a process for good */
+	char state;       /* of tid, as in its stat */
 };
 
 struct ntr_proclist { /* parents before children */
@@ -166,6 +168,13 @@ void ntr_proclist_done(struct ntr_proclist *l);
 int ntr_proclist_add(struct ntr_proclist *l, const struct ntr_proc *p);
 /* One process by its pid: 0, or -ESRCH. call stays 0. */
 int ntr_proc_read(pid_t pid, struct ntr_proc *ret);
+/* Makes state that of the thread that is farthest from standing still. With many threads this takes time. */
+void ntr_proc_liveliest(struct ntr_proc *p);
+/* Does one of its threads fulfil it? task: /proc/PID/task. */
+typedef bool (*ntr_thread_test)(void *arg, int task, pid_t tid);
+bool ntr_proc_any_thread(pid_t pid, ntr_thread_test is, void *arg);
+/* The state of one thread, as in its stat, or '\0'. */
+char ntr_thread_state(int task, pid_t tid);
 /* Living processes that belong to no running call. */
 unsigned ntr_init_background(struct ntr_init *in);
 void ntr_init_forget(struct ntr_init *in);

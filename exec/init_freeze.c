@@ -42,14 +42,22 @@ static bool held(const struct ntr_proc *parent)
 	return !parent || stands(parent) || parent->state == 'D';
 }
 
-/* Where a signal would break the wait off, such a process must not get one. */
-static bool waits_in_rename(struct ntr_init *in, const struct ntr_proc *p)
+static bool thread_waits_in_rename(void *arg, int task, pid_t tid)
 {
 	bool killable;
 
-	if (!ntr_rename_holds(in, p->pid, &killable))
-		return false;
-	return !killable || (p->state == 'D' && is_frozen(in, p));
+	(void)task;
+	return ntr_rename_holds(arg, tid, &killable);
+}
+
+/* Where a signal would break the wait off, such a process must not get one. */
+static bool waits_in_rename(struct ntr_init *in, const struct ntr_proc *p)
+{
+	bool killable = true, all_but_asleep = p->state == 'D' && is_frozen(in, p);
+
+	if (ntr_rename_holds(in, p->pid, &killable))
+		return !killable || all_but_asleep;
+	return all_but_asleep && p->threads > 1 && ntr_proc_any_thread(p->pid, thread_waits_in_rename, in);
 }
 
 /* Is the signal in one of these sets of the process's status? */
@@ -74,15 +82,21 @@ static bool has_signal(pid_t pid, const char *const sets[2], int sig)
 	return false;
 }
 
+static bool is_stopped(void *arg, int task, pid_t tid)
+{
+	(void)arg;
+	return ntr_thread_state(task, tid) == 'T';
+}
+
 /* Somebody else's SIGSTOP is on its way, or has stopped it since the list was made: it stays stopped after
- * us. In this order: a signal that is not pending any more has taken effect. */
+ * us. In this order: a signal that is not pending any more has taken effect, on one thread at least. */
 static bool stopped_by_others(const struct ntr_proc *p)
 {
 	static const char *const sets[2] = {"\nSigPnd:", "\nShdPnd:"};
 	struct ntr_proc now;
 
 	return has_signal(p->pid, sets, SIGSTOP) || ntr_proc_read(p->pid, &now) || now.start != p->start ||
-	       stands(&now);
+	       stands(&now) || (now.threads > 1 && ntr_proc_any_thread(p->pid, is_stopped, NULL));
 }
 
 /* A parent that looks at what its SIGCHLD says would take its child for suspended: script(1) then stops
@@ -107,8 +121,10 @@ static unsigned stop_running(struct ntr_init *in, unsigned *ret_awake)
 	if (ntr_init_scan(in, &l))
 		moving = *ret_awake = 1;
 	for (size_t i = 0; i < l.n; i++) {
-		const struct ntr_proc *p = &l.v[i], *parent = parent_of(&l, i);
+		const struct ntr_proc *parent = parent_of(&l, i);
+		struct ntr_proc *p = &l.v[i];
 
+		ntr_proc_liveliest(p);
 		if (stands(p) || waits_in_rename(in, p))
 			continue;
 		moving++;

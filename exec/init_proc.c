@@ -50,31 +50,114 @@ int ntr_proclist_add(struct ntr_proclist *l, const struct ntr_proc *p)
 
 /* ---- one process ---- */
 
-int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
+static int read_stat(const char *path, struct ntr_proc *ret)
 {
-	char path[64], buf[1024];
-	ntr_autoclose int fd = -1;
+	ntr_autoclose int fd = open(path, O_RDONLY | O_CLOEXEC);
 	unsigned long long start;
 	int ppid, pgid, sid;
+	char buf[1024];
 	const char *p;
 	ssize_t n;
 
-	snprintf(path, sizeof path, "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || (n = read(fd, buf, sizeof buf - 1)) <= 0)
 		return -ESRCH;
 	buf[n] = '\0';
 	p = strrchr(buf, ')'); /* the name before may hold anything */
-	*ret = (struct ntr_proc){.pid = pid};
 	if (!p ||
-	        sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %llu",
-	                &ret->state, &ppid, &pgid, &sid, &start) != 5)
+	        sscanf(p + 1, " %c %d %d %d %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %u %*s %llu",
+	                &ret->state, &ppid, &pgid, &sid, &ret->threads, &start) != 6)
 		return -ESRCH;
 	ret->ppid = ppid;
 	ret->pgid = pgid;
 	ret->sid = sid;
 	ret->start = start;
 	return 0;
+}
+
+bool ntr_proc_any_thread(pid_t pid, ntr_thread_test is, void *arg)
+{
+	bool found = false;
+	struct dirent *d;
+	char path[40];
+	DIR *dir;
+
+	snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir && !found && (d = readdir(dir)))
+		if (isdigit((unsigned char)d->d_name[0]))
+			found = is(arg, dirfd(dir), atoi(d->d_name));
+	if (dir)
+		closedir(dir);
+	return found;
+}
+
+char ntr_thread_state(int task, pid_t tid)
+{
+	char path[24], buf[128]; /* a name has 64 bytes at most */
+	ntr_autoclose int fd = -1;
+	const char *p;
+	ssize_t n;
+
+	snprintf(path, sizeof path, "%d/stat", (int)tid);
+	fd = openat(task, path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, buf, sizeof buf - 1);
+	buf[NTR_MAX(n, (ssize_t)0)] = '\0';
+	p = strrchr(buf, ')');
+	return p && p[1] ? p[2] : '\0';
+}
+
+enum { RANK_ENDED, RANK_STOPPED, RANK_ASLEEP, RANK_AWAKE };
+
+static int rank(char state)
+{
+	if (!state || strchr("ZX", state))
+		return RANK_ENDED;
+	if (strchr("Tt", state))
+		return RANK_STOPPED;
+	return state == 'D' ? RANK_ASLEEP : RANK_AWAKE;
+}
+
+static bool take_living(void *arg, int task, pid_t tid)
+{
+	struct ntr_proc *p = arg;
+	char state = ntr_thread_state(task, tid);
+
+	if (rank(state) == RANK_ENDED)
+		return false;
+	p->tid = tid;
+	p->state = state;
+	return true;
+}
+
+/* When the main thread has ended before others, it is a zombie, and nothing of the process's memory is shown
+ * under its id. */
+int ntr_proc_read(pid_t pid, struct ntr_proc *ret)
+{
+	char path[64];
+
+	*ret = (struct ntr_proc){.pid = pid, .tid = pid};
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	if (read_stat(path, ret))
+		return -ESRCH;
+	if (ret->threads > 1 && rank(ret->state) == RANK_ENDED)
+		ntr_proc_any_thread(pid, take_living, ret);
+	return 0;
+}
+
+static bool take_livelier(void *arg, int task, pid_t tid)
+{
+	struct ntr_proc *p = arg;
+	char state = ntr_thread_state(task, tid);
+
+	if (rank(state) > rank(p->state))
+		p->state = state;
+	return rank(p->state) == RANK_AWAKE;
+}
+
+void ntr_proc_liveliest(struct ntr_proc *p)
+{
+	if (p->threads > 1 && rank(p->state) < RANK_AWAKE)
+		ntr_proc_any_thread(p->pid, take_livelier, p);
 }
 
 /* NTR_CALL of the environment it was executed with, or 0. */
@@ -210,7 +293,7 @@ static uint64_t call_of_orphan(struct ntr_init *in, const struct ntr_proc *p)
 	for (struct ntr_initcall *c = in->calls; c; c = c->next)
 		if (c->pid == p->pid || c->pid == p->sid || c->pid == p->pgid)
 			return c->req;
-	return call_of_environ(p->pid);
+	return call_of_environ(p->tid);
 }
 
 static void remember(struct ntr_init *in, const struct ntr_proc *p)

@@ -218,28 +218,157 @@ static void await_state(pid_t pid, char wanted)
 	assert_string_equal(state, want);
 }
 
-/* Whoever is stopped by somebody else at that moment stays so, wherever the signal is on its way. */
-static void freeze_beside_stop(bool user)
+/* The states of all threads of a process, in order. */
+static void thread_states(pid_t pid, char *ret, size_t size)
+{
+	ntr_autofree char *path = ntr_sprintf("/proc/%d/task", (int)pid);
+	DIR *dir = opendir(path);
+	struct dirent *d;
+	size_t n = 0;
+
+	assert_non_null(dir);
+	while ((d = readdir(dir)) && n + 1 < size) {
+		ntr_autofree char *stat = ntr_sprintf("%s/%s/stat", path, d->d_name), *text = NULL;
+
+		if (d->d_name[0] != '.' && !ntr_read_file(AT_FDCWD, stat, 4096, &text, NULL))
+			ret[n++] = strrchr(text, ')')[2];
+	}
+	ret[n] = '\0';
+	closedir(dir);
+}
+
+/* No thread is in the midst of a write while the main thread has stopped long since. */
+static void freeze_threads(bool user)
 {
 	ntr_auto(th_close) struct th t;
 	ntr_auto(th_result_done) struct th_result r = {0};
-	pid_t pid;
+	char states[8];
 
 	th_open(&t, user);
-	th_script(&t, "while :; do :; done & echo $!", &r);
-	pid = number(r.out);
+	th_script(&t,
+	        "command -v python3 >/dev/null || exit 9; python3 -S -c '\n"
+	        "import os, threading, time\n"
+	        "def run():\n"
+	        "    fd = os.memfd_create(\"m\"); buf = bytes(64 << 20)\n"
+	        "    while os.pwrite(fd, buf, 0): open(\"ready\", \"w\").close()\n"
+	        "threading.Thread(target=run).start()\n"
+	        "time.sleep(1000)' >/dev/null 2>&1 & echo $!; while [ ! -e ready ]; do sleep 0.01; done",
+	        &r);
+	if (r.code == 9)
+		skip();
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(th_ask(&t, "freeze", "frozen"), 1);
+		thread_states(number(r.out), states, sizeof states);
+		assert_string_equal(states, "TT");
+		assert_int_equal(th_ask(&t, "thaw", "frozen"), 1);
+		usleep(10000);
+	}
+}
+TH_BOTH(freeze_threads)
+
+/* A process of threads alone: its main one ends at once, another starts a child and writes on. */
+static const char leaderless_script[] =
+        "command -v python3 >/dev/null || exit 9; truncate -s 4096 map; python3 -S -c '\n"
+        "import ctypes, mmap, subprocess, threading, time\n"
+        "def run():\n"
+        "    with open(\"map\", \"r+b\") as f: m = mmap.mmap(f.fileno(), 4096)\n"
+        "    m[0] = 65\n"
+        "    subprocess.Popen([\"sleep\", \"1000\"])\n"
+        "    f = open(\"count\", \"a\", 1)\n"
+        "    while True: f.write(\"\\n\"); time.sleep(0.002)\n"
+        "threading.Thread(target=run).start()\n"
+        "ctypes.CDLL(None).pthread_exit(None)' >/dev/null 2>&1 & "
+        "echo $!; while [ ! -s count ]; do sleep 0.01; done";
+
+static int leaderless(struct th *t)
+{
+	ntr_auto(th_result_done) struct th_result r = {0};
+
+	th_script(t, leaderless_script, &r);
+	if (r.code == 9)
+		skip();
+	await_state(number(r.out), 'Z');
+	return number(r.out);
+}
+
+/* It counts, stands still, is ended with its children, and is shown with its name and what it maps. */
+static void main_thread_ended(bool user)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+	ntr_autojson json_t *ps = NULL, *maps = NULL;
+	const json_t *row;
+	long before;
+	int pid;
+
+	th_open(&t, user);
+	pid = leaderless(&t);
+	th_script(&t, "true", &r);
+	assert_int_equal(r.background, 2);
+	assert_int_equal(th_ask(&t, "freeze", "frozen"), 2);
+	before = counter(&t);
+	usleep(30000);
+	assert_int_equal(counter(&t), before);
+	assert_int_equal(th_ask(&t, "thaw", "frozen"), 2);
+	TH_EVENTUALLY(counter(&t) > before + 2);
+	ps = th_do(&t, json_pack("{s:s}", "op", "ps"), NULL, 0);
+	row = json_array_get(json_object_get(ps, "procs"), 0);
+	assert_int_equal(ntr_json_int(row, "pid", 0), pid);
+	assert_string_not_equal(ntr_json_str(row, "state", ""), "Z");
+	assert_string_equal(json_string_value(json_array_get(json_object_get(row, "cmd"), 0)), "python3");
+	maps = th_do(&t, json_pack("{s:s}", "op", "mapped"), NULL, 0);
+	assert_int_equal(json_array_size(json_object_get(maps, "paths")), 1);
+	assert_int_equal(kill_now(&t, 0, 0), 2);
+	assert_int_equal(kill(pid, 0), -1);
+}
+TH_BOTH(main_thread_ended)
+
+/* Whoever is stopped by somebody else at that moment stays so, wherever the signal is on its way. */
+static void stop_beside_freeze(struct th *t, pid_t pid)
+{
 	for (unsigned i = 0; i < 400; i++) {
 		assert_int_equal(kill(pid, SIGSTOP), 0);
 		for (volatile unsigned k = 0; k < i * 50; k++)
 			;
-		th_ask(&t, "freeze", "frozen");
-		th_ask(&t, "thaw", "frozen");
+		th_ask(t, "freeze", "frozen");
+		th_ask(t, "thaw", "frozen");
 		await_state(pid, 'T');
 		assert_int_equal(kill(pid, SIGCONT), 0);
 		await_state(pid, 'R');
 	}
 }
+
+static void freeze_beside_stop(bool user)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+
+	th_open(&t, user);
+	th_script(&t, "while :; do :; done & echo $!", &r);
+	stop_beside_freeze(&t, number(r.out));
+}
 TH_BOTH(freeze_beside_stop)
+
+static void freeze_threads_beside_stop(bool user)
+{
+	ntr_auto(th_close) struct th t;
+	ntr_auto(th_result_done) struct th_result r = {0};
+
+	th_open(&t, user);
+	th_script(&t,
+	        "command -v python3 >/dev/null || exit 9; python3 -S -c '\n"
+	        "import threading\n"
+	        "def run():\n"
+	        "    while True: pass\n"
+	        "for i in range(3): threading.Thread(target=run).start()\n"
+	        "open(\"ready\", \"w\").close()\n"
+	        "run()' >/dev/null 2>&1 & echo $!; while [ ! -e ready ]; do sleep 0.01; done",
+	        &r);
+	if (r.code == 9)
+		skip();
+	stop_beside_freeze(&t, number(r.out));
+}
+TH_BOTH(freeze_threads_beside_stop)
 
 /* A shell with job control must not take a frozen child for a suspended job. */
 static void freeze_job_control(bool user)
@@ -400,7 +529,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {TH_TESTS(background), TH_TESTS(kill_one_call),
 	        TH_TESTS(kill_running), TH_TESTS(kill_with_grace), TH_TESTS(kill_breeders), TH_TESTS(freeze),
-	        TH_TESTS(freeze_beside_stop), TH_TESTS(freeze_job_control), TH_TESTS(listing),
+	        TH_TESTS(freeze_threads), TH_TESTS(main_thread_ended), TH_TESTS(freeze_beside_stop),
+	        TH_TESTS(freeze_threads_beside_stop), TH_TESTS(freeze_job_control), TH_TESTS(listing),
 	        TH_TESTS(listing_of_script), TH_TESTS(mapped), TH_TESTS(socket_closes), TH_TESTS(stop),
 	        TH_TESTS(supervisor_dies)};
 
