@@ -31,7 +31,7 @@
  *   {"op":"freeze"} / {"op":"thaw"}         stops / continues every process of the session (not the ones
  * stopped before).
  *                                           {"req","frozen":count} once they really stand still
- *   {"op":"mapped"}                         paths (below wsroot) that live processes map shared and writable:
+ *   {"op":"mapped"}                         paths (below wsroot) that live processes map shared:
  *                                           {"req","paths":[B…]} after sync_file_range of each
  *   {"op":"fold","tree":HEX} fds versions upper work  new overlay beneath, then the old one off if nobody
  * uses it:
