@@ -1,0 +1,49 @@
+# run_python at its edges: where artifacts may go, what a read-only call leaves, what a call sees of others' changes.
+load common
+
+setup() { ntr_setup; }
+teardown() { ntr_teardown; }
+
+py() { ntr py "$@"; }
+
+@test "a ui folder that is a symlink is neither written nor listed" {
+	mkdir "$TEST_DIR/out"
+	echo secret >"$TEST_DIR/out/host.txt"
+	run py --render -c "import os; os.symlink('$TEST_DIR/out', 'ui'); ui = {'rep': 1}"
+	assert_success
+	assert_line --partial '[ui note: ui is a symlink'
+	refute_output --partial 'ui artifacts'
+	refute_output --partial 'host.txt'
+	assert_equal "$(ls "$TEST_DIR/out")" host.txt
+	run py -c "open('$TEST_DIR/out/more', 'w').close()" # a call that has nothing to do with it
+	assert_output ''
+	run py --readonly -c "ui = {'rep': 1}"
+	assert_output --partial '[ui note: ui is a symlink'
+	refute_output --partial 'ui artifacts'
+}
+
+@test "symlinks below ui: none is written through, those that lead out are told" {
+	mkdir "$TEST_DIR/out"
+	echo secret >"$TEST_DIR/out/host.txt"
+	ntr run -c "mkdir ui; echo in >in.txt"
+	run py -c "
+import os
+os.symlink('$TEST_DIR/out/host.txt', 'ui/a.txt')
+os.symlink('$TEST_DIR/out', 'ui/dir')
+os.symlink('../in.txt', 'ui/b.txt')
+os.symlink('$TEST_DIR/out/new', 'ui/c.json.part')
+os.symlink('$TEST_DIR/out/host.txt', 'ui/c.json')
+os.symlink('$TEST_DIR/out', 'dir')
+ui = {'c': 1, 'd': 'dir/host.txt', 'e': 'ui/b.txt'}"
+	assert_success
+	assert_line '[ui artifacts: c -> /workspace/ui/c.json, e -> /workspace/ui/b.txt]'
+	assert_line '[ui note: d: /workspace/dir/host.txt leads out of the workspace]'
+	assert_line '[ui note: a.txt: /workspace/ui/a.txt leads out of the workspace]'
+	assert_equal "$(ls "$TEST_DIR/out")" host.txt
+	assert_equal "$(cat "$TEST_DIR/out/host.txt")" secret
+	run ntr run -c 'cat ui/c.json; test ! -L ui/c.json'
+	assert_success
+	assert_output 1
+	run py -c 'open("ui/f.txt", "w").close()' # what was there before is not told again
+	assert_output '[ui artifacts: f.txt -> /workspace/ui/f.txt]'
+}
