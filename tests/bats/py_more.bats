@@ -47,3 +47,13 @@ ui = {'c': 1, 'd': 'dir/host.txt', 'e': 'ui/b.txt'}"
 	run py -c 'open("ui/f.txt", "w").close()' # what was there before is not told again
 	assert_output '[ui artifacts: f.txt -> /workspace/ui/f.txt]'
 }
+
+@test "a read-only call leaves directory and umask as they were" {
+	ntr run -c 'mkdir d; cd d; umask 022; export A=1'
+	py --readonly -c 'import os; os.chdir("/tmp"); os.umask(0o77); os.environ["A"] = "2"'
+	run ntr run -c 'pwd; umask; echo $A'
+	assert_output $'/workspace/d\n0022\n1'
+	py -c 'import os; os.chdir("/tmp"); os.umask(0o77)' # any other call's stay
+	run ntr run -c 'pwd; umask'
+	assert_output $'/tmp\n0077'
+}

@@ -26,6 +26,8 @@ Event = Callable[[dict[str, Any], Connection], None]
 
 # The sessions whose calls have called back into this program, outermost first, in this thread or task.
 inside: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("ntr_inside", default=())
+# Those of them whose call is read-only.
+readonly_inside: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("ntr_readonly_inside", default=())
 
 
 class Control:

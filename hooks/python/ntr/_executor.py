@@ -91,7 +91,7 @@ class NtrExecutor:
         if code.config.host_objects:
             from ._hostobjects import Answerer
 
-            answerer = Answerer(code.config.host_objects, self.provider.store, self.session)
+            answerer = Answerer(code.config.host_objects, self.provider.store, self.session, code.readonly)
         if code.stdin is None and not code.argv:
             m = {"op": "tool", "name": "run_python", "args": {"code": code.code}, **m}
             reply = self._request(m, (), code.on_output, answerer, code.control)

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from ._client import inside
+from ._client import inside, readonly_inside
 from ._config import HostObject
 from ._frames import Connection, ConnectionEnded, FrameTooLarge
 
@@ -48,8 +48,9 @@ def _text(e: BaseException) -> str:
 class Answerer:
     """Answers the calls that come while a call runs, in the thread (for async ones: the loop) that made it."""
 
-    def __init__(self, objects: Mapping[str, Any], store: str, session: str) -> None:
+    def __init__(self, objects: Mapping[str, Any], store: str, session: str, readonly: bool = False) -> None:
         self.objects = {name: _target(thing) for name, thing in objects.items()}
+        self.readonly = readonly
         self.where = (store, session)
 
     def answer(self, event: Mapping[str, Any], conn: Connection) -> None:
@@ -68,6 +69,7 @@ class Answerer:
         from ._values import encode
 
         token = inside.set((*inside.get(), self.where))
+        unchanging = readonly_inside.set((*readonly_inside.get(), self.where) if self.readonly else readonly_inside.get())
         try:
             value = self._call(event)
             return {"value": encode(value)}
@@ -76,6 +78,7 @@ class Answerer:
         except BaseException as e:  # a sys.exit() of a method's, too, is that method's error
             return {"error": {"type": type(e).__name__, "text": _text(e)}}
         finally:
+            readonly_inside.reset(unchanging)
             inside.reset(token)
 
     def _call(self, event: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ._client import Client, client_of
+from ._client import Client, client_of, readonly_inside
 from ._errors import (
     CacheError,
     CheckpointNotFoundError,
@@ -522,6 +522,13 @@ class NtrProvider:
 
     def _cache_change(self, msg: Mapping[str, Any], fds: Sequence[int], commit: bool) -> str | None:
         """Change it, as a commit or as uncommitted work: that is a change which joins a call that does not commit."""
+        if (self.client.store, msg["session"]) in readonly_inside.get():
+            raise CacheError(
+                f"change {msg['key']!r} in the cache",
+                "this comes from inside a call that is read-only",
+                "make the call without readonly",
+                kind="usage",
+            )
         joining = {**msg, "inside": msg["session"]}
         if self.client.is_inside(msg["session"]):
             return self.client.request(joining, fds).get("commit")

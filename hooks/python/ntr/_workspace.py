@@ -206,8 +206,8 @@ class Workspace:
     ) -> PythonResult:
         """Run Python: a fresh process with the session's files, working directory and ``cache``.
 
-        inputs binds data by name. namespace of the result has the plain top-level values. readonly: the files cannot be
-        changed. timeout: instead of the configuration's.
+        inputs binds data by name. namespace of the result has the plain top-level values. readonly: nothing of the
+        session can be changed. timeout: instead of the configuration's.
         """
         return self._run_python(self._code(code, inputs, echo, env, timeout, readonly, checkpoint, on_output), None)
 

@@ -900,3 +900,32 @@ def test_classes_of_globs_are_fnmatchs(pattern):
     for name in ["a", "b", "z", "[", "]", "^", "!", "-", "&", "\\", "[a", "[]", "[!]", "a[", "a[b", "cd"]:
         assert match(name) == fnmatchcase(name, pattern), name
     assert not compile_glob("a[!b]c")("a/c")
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_read_only_call_changes_nothing_of_the_session(place, raw):
+    class Back:
+        def keep(self):
+            ws.cache["k"] = 2
+
+        def drop(self):
+            del ws.cache["k"]
+
+        def read(self):
+            return ws.cache["k"]
+
+    with ntr.workspace("s", python=ntr.PythonConfig(host_objects={"back": Back()})) as ws:
+        ws.cache["k"] = 1
+        head = ws.head
+
+        def call(code):
+            return ws.exec_python(code, readonly=True) if raw else ws.run_python(code, readonly=True)
+
+        assert call("import os; os.chdir('/tmp'); os.umask(0o77); os.environ['A'] = 'b'")
+        assert not ws.dirty
+        assert ws.terminal("pwd; umask; echo $A").stdout == f"{ws.root}\n0022\n\n"
+        for method in ("keep", "drop"):
+            assert "read-only" in (call(f"back.{method}()").error or "")
+        assert call("assert back.read() == 1")
+        assert ws.cache["k"] == 1 and ws.head == head and not ws.dirty
+        assert ws.run_python("back.keep()") and ws.cache["k"] == 2
