@@ -143,7 +143,11 @@ class NtrExecutor:
             elif kind == "object" and answerer is not None:
                 answerer.answer(frame, conn)
 
-        return self.provider.client.request(m, fds, on_event=event, control=control)
+        try:
+            return self.provider.client.request(m, fds, on_event=event, control=control)
+        finally:
+            if answerer is not None:
+                answerer.close()
 
     def close(self) -> None:
         """Nothing is held."""
