@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 import zlib
@@ -929,3 +930,29 @@ def test_a_read_only_call_changes_nothing_of_the_session(place, raw):
         assert call("assert back.read() == 1")
         assert ws.cache["k"] == 1 and ws.head == head and not ws.dirty
         assert ws.run_python("back.keep()") and ws.cache["k"] == 2
+
+
+def test_call_tool_takes_the_text_that_models_give(ws):
+    assert ws.call_tool("terminal", '{"command": "echo hi"}').text == "hi"
+    assert ws.call_tool("run_python", ' {"code": "1 + 1"}\n').text == "2"
+    assert ws.call_tool("file_write", '{"path": "f", "content": "ü"}') and ws.get("f") == "ü".encode()
+    for wrong in (
+        '{"command": "ec',
+        '["command"]',
+        '"echo hi"',
+        "null",
+        "",
+        "[" * 100_000,
+        ["a"],
+        5,
+        b"{}",
+        True,
+        {1: 2},
+        [("a", 1)],
+    ):
+        r = ws.call_tool("terminal", wrong)
+        assert not r and r.text.startswith("terminal failed: "), wrong
+        assert asyncio.run(ws.acall_tool("terminal", wrong)).text == r.text
+    assert not ws.call_tool("file_write", "x") and ws.call_tool("file_write", "x").text.startswith("write failed: ")
+    assert asyncio.run(ws.acall_tool("terminal", '{"command": "echo hi"}')).text == "hi"
+    assert not ws.call_tool("terminal", '{"command": "\\ud800"}')
