@@ -475,6 +475,7 @@ class NtrProvider:
         """Give a value of the cache."""
         from ._values import decode
 
+        _check_key("read", key)
         msg = {"op": "cache-get", "session": session, "key": key, **({} if at is None else {"rev": at})}
         try:
             try:
@@ -500,8 +501,7 @@ class NtrProvider:
         """Set a value of the cache."""
         from ._values import EncodeError, dumps, encode
 
-        if not isinstance(key, str):
-            raise CacheError("set the cache", f"a key is a str, and this a {type(key).__name__}", kind="usage")
+        _check_key("set", key)
         try:
             j = encode(value)
         except EncodeError as e:
@@ -558,6 +558,7 @@ class NtrProvider:
 
     def cache_delete(self, session: str, key: str, *, commit: bool = True) -> str | None:
         """Delete a value of the cache."""
+        _check_key("change", key)
         try:
             return self._cache_change({"op": "cache-rm", "session": session, "key": key}, (), commit)
         except WorkspaceError as e:
@@ -582,6 +583,12 @@ class NtrProvider:
         if e.kind == "usage" or e.errno in (_errno.E2BIG, _errno.EINVAL):
             return CacheError(e.what, e.why, e.todo, kind=e.kind, errno=e.errno)
         return e
+
+
+def _check_key(what: str, key: object) -> None:
+    """The daemon knows of keys; what no frame can carry is told here."""
+    if not isinstance(key, str):
+        raise CacheError(f"{what} the cache", f"a key is a str, and this a {type(key).__name__}", kind="usage")
 
 
 def _mount_of(point: str, source: str | os.PathLike[str]) -> dict[str, Any]:

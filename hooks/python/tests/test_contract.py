@@ -956,3 +956,21 @@ def test_call_tool_takes_the_text_that_models_give(ws):
     assert not ws.call_tool("file_write", "x") and ws.call_tool("file_write", "x").text.startswith("write failed: ")
     assert asyncio.run(ws.acall_tool("terminal", '{"command": "echo hi"}')).text == "hi"
     assert not ws.call_tool("terminal", '{"command": "\\ud800"}')
+
+
+def test_what_cannot_be_a_key_is_not_in_the_cache(ws):
+    ws.cache["k"] = 1
+    code = "(k in cache, k in cache.keys(), cache.get('k'))"
+    for key in (None, b"k", 1, ("k",), ["k"], "", "__k", "a/b", "\ud800", "k\0", "k" * 201):
+        for cache in (ws.cache, ws.cache.at(ws.head)):
+            assert key not in cache and key not in cache.keys()
+            with pytest.raises(ntr.CacheError):
+                cache[key]
+            with pytest.raises(ntr.CacheError):
+                cache.get(key)
+        with pytest.raises(ntr.CacheError):
+            ws.cache[key] = 1
+        with pytest.raises(ntr.CacheError):
+            del ws.cache[key]
+        assert ws.run_python(code, inputs={"k": key}).echo.strip() == "(False, False, 1)"
+    assert list(ws.cache) == ["k"]
