@@ -189,6 +189,7 @@ class Artifacts:
         self.before = before
         self.made: list[dict[str, str]] = []
         self.own: list[str] = []  # paths below ui/ that were written here
+        self.shown: set[str] = set()  # files that are artifacts as they are
         self.notes: list[str] = []
 
     def collect(self, ui: Any) -> None:
@@ -213,6 +214,7 @@ class Artifacts:
         items = list(ui.items())
         if len(items) > NAMES_MAX:
             self.notes.append("ui has %d names; the first %d are shown" % (len(items), NAMES_MAX))
+        self.shown = {path for path in map(self._shown, [value for _, value in items[:NAMES_MAX]]) if path}
         for name, value in items[:NAMES_MAX]:
             if type(name) is not str or not _NAME.match(name) or name.endswith((".", " ")):
                 self.notes.append("%s is no name for an artifact: letters, digits, _ . -" % short_repr(name, 60))
@@ -266,12 +268,29 @@ class Artifacts:
                 return full
         return None
 
+    def _shown(self, value: Any) -> Optional[str]:
+        try:
+            return self._existing(value)
+        except Exception:  # noqa: BLE001 - told where it is its turn
+            return None
+
+    def _free(self, base: str) -> str:
+        """That name, or one like it, which no other artifact of this call has: a and a.json would both be a.json."""
+        folder, last = os.path.split(base)
+        stem, dot, suffix = last.partition(".")
+        n = 1
+        while base in self.own or os.path.join(self.folder, base) in self.shown:
+            n += 1
+            base = os.path.join(folder, "%s-%d%s%s" % (stem, n, dot, suffix))
+        return base
+
     def _is_inside(self, path: str) -> bool:
         """Whether that is where its symlinks lead, too."""
         return os.path.realpath(path).startswith(self.real + os.sep)
 
     def _write(self, name: str, base: str, data: bytes) -> None:
         """Symlinks are not followed on the way: no file of another place is ever written."""
+        base = self._free(base)
         *folders, last = os.path.join("ui", base).split(os.sep)
         fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

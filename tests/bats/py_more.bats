@@ -57,3 +57,20 @@ ui = {'c': 1, 'd': 'dir/host.txt', 'e': 'ui/b.txt'}"
 	run ntr run -c 'pwd; umask'
 	assert_output $'/tmp\n0077'
 }
+
+@test "ui names that would be one file are two" {
+	run py -c 'ui = {"a": 1, "a.json": 2, "a-2": 3, "a-2.json": 4}'
+	assert_output '[ui artifacts: a -> /workspace/ui/a.json, a.json -> /workspace/ui/a-2.json, a-2 -> /workspace/ui/a-2-2.json, a-2.json -> /workspace/ui/a-2-3.json]'
+	run ntr run -c 'cat ui/a.json ui/a-2.json ui/a-2-2.json ui/a-2-3.json; rm -r ui'
+	assert_output 1234
+	for _ in 1 2; do # no new name at each call; a file that is shown as it is stays what it is
+		run py -c '
+import os
+os.makedirs("ui", exist_ok=True)
+open("ui/t.json", "w").write("own")
+ui = {"t": 1, "own": "ui/t.json", "b": b"\x89PNG\r\n\x1a\n", "b.png": b"\x89PNG\r\n\x1a\n2"}'
+		assert_line --partial '[ui artifacts: t -> /workspace/ui/t-2.json, own -> /workspace/ui/t.json, b -> /workspace/ui/b.png, b.png -> /workspace/ui/b-2.png]'
+	done
+	run ntr run -c 'cat ui/t.json ui/t-2.json; ls ui'
+	assert_output $'own1b-2.png\nb.png\nt-2.json\nt.json'
+}
