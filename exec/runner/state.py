@@ -63,7 +63,12 @@ _PARTS = frozenset({list, dict, tuple, set, frozenset})
 def _frozen(value: Any) -> bool:
     """Whether nobody can change it in place."""
     kind = type(value)
-    return kind in _SCALARS or (kind in (tuple, frozenset) and all(map(_frozen, value)))
+    if kind in _SCALARS:
+        return True
+    try:
+        return kind in (tuple, frozenset) and all(map(_frozen, value))
+    except RecursionError:
+        return False
 
 
 def _references(box: list[Any]) -> int:
@@ -179,7 +184,7 @@ class Cache(MutableMapping):
             return False
         try:
             return _parts_held(entry.box[0]) or dumps(encode(entry.box[0])) != entry.text
-        except (EncodeError, RuntimeError):
+        except (EncodeError, RuntimeError):  # it cannot be kept, changes meanwhile, or is nested too deeply to be looked at
             return True
 
     def __setitem__(self, key: str, value: Any) -> None:
