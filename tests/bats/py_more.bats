@@ -121,3 +121,20 @@ def work(i): time.sleep(0.01); return cache["w"]["a"] + i
 with multiprocessing.get_context("fork").Pool(2) as pool: print(pool.map(work, range(3)))'
 	assert_output '[1, 2, 3]'
 }
+
+@test "a module of the workspace is not preloaded, and no note says so" {
+	ntr run -c 'mkdir -p pkg d; echo "X = 1" >helpers.py; echo "Y = 2" >pkg/sub.py; echo "import nosuch" >broken.py; echo "Z = 3" >d/near.py'
+	run py --preload helpers --preload pkg.sub --preload broken -c 'import helpers, pkg.sub; helpers.X + pkg.sub.Y'
+	assert_success
+	assert_output 3
+	ntr run -c 'echo "X = 5" >helpers.py; cd d'
+	run py --preload helpers --preload near -c 'import helpers, near; helpers.X, near.Z'
+	assert_output '(5, 3)'
+	run py --preload nosuchmodule --preload pkg.sub --preload os.nosuch -c 1
+	assert_line --partial 'the module nosuchmodule could not be preloaded: ModuleNotFoundError'
+	assert_line --partial 'the module os.nosuch could not be preloaded'
+	refute_output --partial 'pkg'
+	ntr run -c 'cd ..; rm -r helpers.py'
+	run py --preload helpers -c 1
+	assert_output --partial 'the module helpers could not be preloaded'
+}
