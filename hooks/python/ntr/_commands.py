@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ._client import inside
+from ._client import CallBack
 from ._frames import BytesLike, as_bytes
 from ._launcher import script
 
@@ -205,7 +205,8 @@ class CommandServer:
         if function is None:
             call.write_error(f"{call.name}: this command is not offered any more\n")
             return 127
-        inside.set((*inside.get(), self._where))  # the thread's own context ends with it
+        back = CallBack(*self._where)
+        back.enter()  # the thread's own context ends with it
         try:
             return _deliver(call, function(call))
         except BrokenPipeError:
@@ -216,6 +217,8 @@ class CommandServer:
             return _failed(call, _str(e.code))  # as python does with a text
         except BaseException as e:  # a KeyboardInterrupt too: in this thread it can only be the function's own
             return _failed(call, f"{call.name}: {_line(e)}")
+        finally:
+            back.ended = True
 
     def close(self) -> None:
         """Take the executables away."""

@@ -11,7 +11,7 @@ from contextvars import copy_context
 from typing import Any
 
 from ._aio import Abandoned, finish, leave_blocked_loop
-from ._client import inside, readonly_inside
+from ._client import CallBack
 from ._config import HostObject
 from ._frames import Connection, ConnectionEnded, FrameTooLarge
 
@@ -59,14 +59,13 @@ class Answerer:
 
     def __init__(self, objects: Mapping[str, Any], store: str, session: str, readonly: bool = False) -> None:
         self.objects = {name: _target(thing) for name, thing in objects.items()}
-        self.where = (store, session)
-        self.readonly = readonly
+        self._back = CallBack(store, session, readonly)
         self._worker: _Worker | None = None
 
     def answer(self, event: Mapping[str, Any], conn: Connection) -> None:
         """Carry out one call and send what came of it; nothing, where the call of the session ends before that."""
         if self._worker is None:
-            self._worker = _Worker(self._enter)
+            self._worker = _Worker(self._back.enter)
         body = self._worker.run(lambda: self._outcome(event), conn)
         if body is None:
             return
@@ -80,14 +79,10 @@ class Answerer:
             pass  # whoever waits for the reply sees it, too
 
     def close(self) -> None:
-        """The call has ended: nobody waits for a method that still runs."""
+        """The call has ended: nobody waits for a method that still runs, and it is not inside the call any more."""
+        self._back.ended = True
         if self._worker is not None:
             self._worker.close()
-
-    def _enter(self) -> None:
-        inside.set((*inside.get(), self.where))
-        if self.readonly:
-            readonly_inside.set((*readonly_inside.get(), self.where))
 
     def _outcome(self, event: Mapping[str, Any]) -> dict[str, Any]:
         from ._values import encode

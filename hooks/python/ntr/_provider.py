@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ._client import Client, client_of, readonly_inside
+from ._client import Client, client_of, inside
 from ._errors import (
     CacheError,
     CheckpointNotFoundError,
@@ -522,7 +522,7 @@ class NtrProvider:
 
     def _cache_change(self, msg: Mapping[str, Any], fds: Sequence[int], commit: bool) -> str | None:
         """Change it, as a commit or as uncommitted work: that is a change which joins a call that does not commit."""
-        if (self.client.store, msg["session"]) in readonly_inside.get():
+        if any(call.readonly for call in inside(self.client.store, msg["session"])):
             raise CacheError(
                 f"change {msg['key']!r} in the cache",
                 "this comes from inside a call that is read-only",

@@ -153,7 +153,7 @@ class Workspace:
         return self._provider.store if isinstance(self._provider, NtrProvider) else f"provider {id(self._provider)}"
 
     def _is_nested(self) -> bool:
-        return (self._store, self.session) in inside.get()
+        return bool(inside(self._store, self.session))
 
     def __repr__(self) -> str:
         return f"<Workspace {self.session}{' (closed)' if self._seam.closed else ''}>"

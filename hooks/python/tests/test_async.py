@@ -400,3 +400,41 @@ def test_a_method_that_is_interrupted_ends_the_call(place):
         began = time.monotonic()
         assert ws.terminal("echo on").stdout == "on\n"
         assert time.monotonic() - began < 4
+
+
+def test_what_outlives_its_call_is_not_inside_it(place):
+    done: list[object] = []
+    go = threading.Event()
+
+    class Back:
+        def late(self):
+            go.wait(20)
+            self.work()
+
+        async def spawn(self):
+            async def wait():
+                await asyncio.to_thread(go.wait, 20)
+                await asyncio.to_thread(self.work)
+
+            done.append(asyncio.create_task(wait()))
+
+        def work(self):
+            done.append(ws.terminal("echo late").stdout)
+            ws.cache["k"] = 1
+            done.append(ws.history(1)[0].tool)
+
+    async def main():
+        assert await ws.arun_python("back.spawn()", readonly=True)
+        go.set()
+        await done.pop()
+
+    with ntr.workspace("s", python=ntr.PythonConfig(host_objects={"back": Back()})) as ws:
+        assert ws.run_python("back.late()", timeout=0.5, readonly=True).timed_out
+        go.set()
+        _until(lambda: len(done) == 2)
+        assert done == ["late\n", "cache"]
+        del ws.cache["k"]
+        done.clear()
+        go.clear()
+        asyncio.run(main())
+        assert done == ["late\n", "cache"]
