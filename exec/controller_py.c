@@ -478,11 +478,13 @@ int ntr_pycall_close(struct ntr_call *call, char *const *env, int r, json_t *rep
 	ntr_autofree char *usage = NULL;
 	ntr_autojson json_t *said = NULL;
 	struct ntr_pyrun *p;
+	bool readonly;
 
 	pthread_mutex_lock(&call->m);
 	p = call->py;
 	call->py = NULL;
 	pthread_mutex_unlock(&call->m);
+	readonly = p->spec->readonly;
 	run_end(p, &said, &usage);
 	if (r == -EMSGSIZE)
 		ntr_err_full(e, r, "start a Python call", "code and inputs are larger than 64 MiB",
@@ -494,7 +496,8 @@ int ntr_pycall_close(struct ntr_call *call, char *const *env, int r, json_t *rep
 		return ntr_err_why(e, "%s", usage);
 	}
 	if (said) {
-		json_object_set_new(reply, "state", ntr_pyresult_state(said, env));
+		if (!readonly) /* which leaves nothing behind, the directory and the umask neither */
+			json_object_set_new(reply, "state", ntr_pyresult_state(said, env));
 		ret->py = ntr_steal_ptr(said);
 	}
 	return 0;

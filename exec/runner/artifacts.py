@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Mapping
 from typing import Any, Optional
@@ -16,6 +17,8 @@ BYTES_MAX = 8_000_000
 ROWS_MAX = 200
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_. -]{0,99}\Z")
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
 Listing = dict[str, tuple[int, int, int]]
 
 
@@ -24,23 +27,34 @@ class Unfit(Exception):
 
 
 def listing(root: str) -> Listing:
-    """The files of the ui folder, by relative path: size, time and inode tell whether one was written."""
+    """The files of the ui folder, by relative path: size, time and inode tell whether one was written. A ui that is a
+    symlink is not looked into: it is the only entry, with no name."""
     found: Listing = {}
-    top = os.path.join(root, "ui")
-    if not os.path.isdir(top):
+    try:
+        top = os.open(os.path.join(root, "ui"), _FOLDER)
+    except OSError:
+        if os.path.islink(os.path.join(root, "ui")):
+            found[""] = _stamp(os.lstat(os.path.join(root, "ui")))
         return found
-    for folder, dirs, files in os.walk(top):
-        dirs.sort()
-        for name in sorted(files):
-            path = os.path.join(folder, name)
-            try:
-                st = os.lstat(path)
-            except OSError:
-                continue
-            found[os.path.relpath(path, top)] = (st.st_size, st.st_mtime_ns, st.st_ino)
-        if len(found) > 10000:
-            break
+    try:
+        for folder, dirs, files, fd in os.fwalk(".", dir_fd=top):
+            dirs.sort()
+            # A symlink to a folder is among the folders, and is not followed: nothing of it is an artifact.
+            for name in sorted(files):
+                try:
+                    st = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                except OSError:
+                    continue
+                found[os.path.normpath(os.path.join(folder, name))] = _stamp(st)
+            if len(found) > 10000:
+                break
+    finally:
+        os.close(top)
     return found
+
+
+def _stamp(st: os.stat_result) -> tuple[int, int, int]:
+    return st.st_size, st.st_mtime_ns, st.st_ino
 
 
 # ---- one value
@@ -157,18 +171,32 @@ def _make(value: Any) -> tuple[str, bytes]:
 # ---- all of them
 
 
+def _enter(folder: str, fd: int) -> int:
+    try:
+        os.mkdir(folder, dir_fd=fd)
+    except FileExistsError:
+        pass
+    return os.open(folder, _FOLDER, dir_fd=fd)
+
+
 class Artifacts:
     def __init__(self, root: str, before: Listing, readonly: bool = False) -> None:
         self.root = root
         self.readonly = readonly
         self.left: list[str] = []  # names that would need a file, in a read-only call
+        self.real = os.path.realpath(root)
         self.folder = os.path.join(root, "ui")
         self.before = before
         self.made: list[dict[str, str]] = []
         self.own: list[str] = []  # paths below ui/ that were written here
+        self.shown: set[str] = set()  # files that are artifacts as they are
         self.notes: list[str] = []
 
     def collect(self, ui: Any) -> None:
+        if os.path.islink(self.folder):
+            if ui is not None or self.before.get("") != listing(self.root).get(""):
+                self.notes.append("ui is a symlink, and artifacts are kept in a folder of the workspace's own: remove it")
+            return
         if ui is not None:
             self._values(ui)
         if self.left:
@@ -186,6 +214,7 @@ class Artifacts:
         items = list(ui.items())
         if len(items) > NAMES_MAX:
             self.notes.append("ui has %d names; the first %d are shown" % (len(items), NAMES_MAX))
+        self.shown = {path for path in map(self._shown, [value for _, value in items[:NAMES_MAX]]) if path}
         for name, value in items[:NAMES_MAX]:
             if type(name) is not str or not _NAME.match(name) or name.endswith((".", " ")):
                 self.notes.append("%s is no name for an artifact: letters, digits, _ . -" % short_repr(name, 60))
@@ -234,18 +263,54 @@ class Artifacts:
         for base in (os.getcwd(), self.root):
             full = os.path.normpath(os.path.join(base, path))
             if os.path.isfile(full) and full.startswith(self.root + os.sep):
+                if not self._is_inside(full):
+                    raise Unfit("%s leads out of the workspace" % full)
                 return full
         return None
 
+    def _shown(self, value: Any) -> Optional[str]:
+        try:
+            return self._existing(value)
+        except Exception:  # noqa: BLE001 - told where it is its turn
+            return None
+
+    def _free(self, base: str) -> str:
+        """That name, or one like it, which no other artifact of this call has: a and a.json would both be a.json."""
+        folder, last = os.path.split(base)
+        stem, dot, suffix = last.partition(".")
+        n = 1
+        while base in self.own or os.path.join(self.folder, base) in self.shown:
+            n += 1
+            base = os.path.join(folder, "%s-%d%s%s" % (stem, n, dot, suffix))
+        return base
+
+    def _is_inside(self, path: str) -> bool:
+        """Whether that is where its symlinks lead, too."""
+        return os.path.realpath(path).startswith(self.real + os.sep)
+
     def _write(self, name: str, base: str, data: bytes) -> None:
-        path = os.path.join(self.folder, base)
-        os.makedirs(self.folder, exist_ok=True)
-        part = path + ".part"
-        with open(part, "wb") as f:
-            f.write(data)
-        os.replace(part, path)
+        """Symlinks are not followed on the way: no file of another place is ever written."""
+        base = self._free(base)
+        *folders, last = os.path.join("ui", base).split(os.sep)
+        fd = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for folder in folders:
+                inner = _enter(folder, fd)
+                os.close(fd)
+                fd = inner
+            part = last + ".part"
+            try:
+                os.unlink(part, dir_fd=fd)
+            except FileNotFoundError:
+                pass
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            with open(os.open(part, flags, 0o666, dir_fd=fd), "wb") as f:
+                f.write(data)
+            os.replace(part, last, src_dir_fd=fd, dst_dir_fd=fd)
+        finally:
+            os.close(fd)
         self.own.append(base)
-        self.made.append({"name": name, "path": path})
+        self.made.append({"name": name, "path": os.path.join(self.folder, base)})
 
     def _files(self) -> None:
         named = {a["path"] for a in self.made}
@@ -253,10 +318,18 @@ class Artifacts:
             path = os.path.join(self.folder, rel)
             if self.before.get(rel) == stamp or rel in self.own or path in named:
                 continue
-            if stamp[0] <= BYTES_MAX:
+            try:
+                st = os.stat(path)
+            except OSError:
+                continue  # a symlink to nothing
+            if not stat.S_ISREG(st.st_mode):
+                continue
+            if not self._is_inside(path):
+                self.notes.append("%s: %s leads out of the workspace" % (rel, path))
+            elif st.st_size <= BYTES_MAX:
                 self.made.append({"name": rel, "path": path})
             else:
-                self._too_large(rel, "the file has", stamp[0])
+                self._too_large(rel, "the file has", st.st_size)
 
     def lines(self) -> list[str]:
         lines = []

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 import types
+from importlib.machinery import PathFinder
 from typing import Any, Optional
 
 from . import artifacts, gate, show, state, trace
@@ -96,14 +97,15 @@ def _give_spare_memory(megabytes: Optional[int]) -> None:
 
 
 class Call:
-    def __init__(self, channel: Channel, spec: dict[str, Any], notes: list[str]) -> None:
+    def __init__(self, channel: Channel, spec: dict[str, Any], notes: list[tuple[str, str]]) -> None:
         self.channel = channel
         self.spec = spec
         self.pid = os.getpid()
         self.root: str = os.fsdecode(_bytes(spec["root"]))
         self.budget: int = int(spec.get("budget") or 0)
         self.memory_mb: Optional[int] = spec.get("memory_mb")
-        self.notes = list(notes)
+        self.preload_notes = notes
+        self.notes: list[str] = []
         self.hints: list[str] = []
         self.echoed: list[str] = []
         self.error: Optional[str] = None
@@ -117,6 +119,7 @@ class Call:
         self._environment()
         self._streams()
         self._paths()
+        self.notes = [note for missed, note in self.preload_notes if not missed or not self._has(missed)]
         self._before_ui = artifacts.listing(self.root)
         self.module = types.ModuleType("__main__")
         self.namespace = self.module.__dict__
@@ -176,6 +179,14 @@ class Call:
         numpy_random = sys.modules.get("numpy.random")
         if numpy_random is not None:  # else every call would draw the same numbers
             numpy_random.seed()
+
+    @staticmethod
+    def _has(module: str) -> bool:
+        """Whether that is there for the call, in the workspace: such a module is read by each call as it is, never kept."""
+        try:
+            return PathFinder.find_spec(module, sys.path) is not None
+        except Exception:  # noqa: BLE001 - whatever a folder of the session's is
+            return False
 
     @staticmethod
     def _user_site() -> list[str]:
@@ -454,7 +465,7 @@ def _flush_files() -> None:
                 pass
 
 
-def main(channel: Channel, notes: list[str]) -> None:
+def main(channel: Channel, notes: list[tuple[str, str]]) -> None:
     """In the forked child; does not return."""
     status = 125
     call: Optional[Call] = None

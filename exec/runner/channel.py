@@ -29,6 +29,7 @@ class Channel:
         self.sock = sock
         self.owner = os.getpid()
         self.number = 0
+        self.returned = 0  # calls of host objects that have
         self.lock = threading.Lock()
         self.cond = threading.Condition(self.lock)
         self.send_lock = threading.Lock()

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import builtins
+import datetime
+import decimal
 import functools
 import json
+import os
+import resource
 import shlex
+import sys
+import time
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, Callable, Optional
 
@@ -46,18 +52,74 @@ def check_key(key: object) -> str:
     return key
 
 
+# ---- what the code may still change
+
+_SCALARS = frozenset({str, int, float, bool, bytes, complex, type(None), decimal.Decimal}) | {
+    getattr(datetime, name) for name in ("date", "time", "datetime", "timedelta")
+}
+_PARTS = frozenset({list, dict, tuple, set, frozenset})
+
+
+def _frozen(value: Any) -> bool:
+    """Whether nobody can change it in place."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return True
+    try:
+        return kind in (tuple, frozenset) and all(map(_frozen, value))
+    except RecursionError:
+        return False
+
+
+def _references(box: list[Any]) -> int:
+    return sys.getrefcount(box[0])
+
+
+_ALONE = _references([[]])
+
+
+def _held(box: list[Any], also: int = 0) -> bool:
+    """Whether the code has the value that lies in box, and could change it in place. Of what is no container: maybe."""
+    kind = type(box[0])
+    if kind in _SCALARS:
+        return False
+    return kind not in _PARTS or (_references(box) > _ALONE + also and not _frozen(box[0]))
+
+
+def _parts_held(value: Any) -> bool:
+    """Whether it has something that lies deeper in a value."""
+    if type(value) in _SCALARS:
+        return False
+    boxes = [[part] for part in (value.values() if type(value) is dict else value)]
+    return any(_held(box, also=1) or _parts_held(box[0]) for box in boxes)
+
+
+class _Entry:
+    """A value that the code has had. box: it, alone in a list; text: as the host has it; when it was looked at last."""
+
+    __slots__ = ("box", "text", "epoch", "until")
+
+    def __init__(self, value: Any, text: str, epoch: tuple[int, int], until: float) -> None:
+        self.box = [value]
+        self.text = text
+        self.epoch = epoch
+        self.until = until
+
+
 class Cache(MutableMapping):
     """A dict that is committed, rolled back and forked with the files.
 
     Values are read when they are asked for, and written at once. What was read or written is looked at again when the
-    call ends, so that changes inside of it (cache["x"].append(1)) count. It is no subclass of dict: programs in C look into
+    call ends, so that changes inside of it (cache["x"].append(1)) count. Others may change a key meanwhile: the host, in a
+    method that the code calls, and processes. So a value that was read before is looked at again when one of these may have
+    run, unless the code still holds what it could change in place. It is no subclass of dict: programs in C look into
     such a one past these methods, and would find it empty.
     """
 
     def __init__(self, channel: Channel, readonly: bool) -> None:
         self._channel = channel
         self._readonly = readonly
-        self._live: dict[str, tuple[Any, str]] = {}  # the object, and its text as the host has it
+        self._live: dict[str, _Entry] = {}
 
     def _ask(self, op: str, **members: Json) -> dict[str, Any]:
         reply = self._channel.ask(dict(members, cache=op))
@@ -73,17 +135,57 @@ class Cache(MutableMapping):
 
     def __getitem__(self, key: str) -> Any:
         check_key(key)
-        if key in self._live:
-            return self._live[key][0]
-        reply = self._ask("get", key=key)
-        if reply.get("missing"):
-            raise KeyError(key)
+        entry = self._current(key)
+        if entry is None:
+            epoch, began = self._epoch(), time.monotonic()
+            reply = self._ask("get", key=key)
+            if reply.get("missing"):
+                raise KeyError(key)
+            entry = self._keep(key, reply.get("value"), epoch, began)
+        return entry.box[0]
+
+    def _keep(self, key: str, data: Json, epoch: tuple[int, int], began: float) -> _Entry:
         try:
-            value = decode(reply.get("value"))
+            value = decode(data)
         except DecodeError as e:
             raise CacheError("cache[%r]: %s" % (key, e)) from None
-        self._live[key] = (value, dumps(reply.get("value")))
-        return value
+        text = dumps(data)
+        entry = self._live[key] = _Entry(value, text, epoch, _look_again_at(began, text))
+        return entry
+
+    def _epoch(self) -> tuple[int, int]:
+        """Another one when a method of the host, or a process that was waited for, has run since."""
+        return self._channel.returned, resource.getrusage(resource.RUSAGE_CHILDREN).ru_minflt
+
+    def _current(self, key: str) -> Optional[_Entry]:
+        """What the code has had of it, as it is by now; None: nothing, or that is gone."""
+        entry = self._live.get(key)
+        if entry is None or os.getpid() != self._channel.owner:  # a process that the code forked has what there was
+            return entry
+        epoch, now = self._epoch(), time.monotonic()
+        if entry.epoch == epoch and now < entry.until:
+            return entry
+        if _held(entry.box):
+            entry.until = _look_again_at(now, entry.text)
+            return entry
+        reply = self._ask("get", key=key)
+        data, gone = reply.get("value"), bool(reply.get("missing"))
+        if gone or (dumps(data) != entry.text and _sorted(data) != _sorted(json.loads(entry.text))):
+            if not self._is_changed(entry):
+                self._live.pop(key, None)
+                return None if gone else self._keep(key, data, epoch, now)
+        entry.epoch, entry.until = epoch, _look_again_at(now, entry.text)
+        return entry
+
+    @staticmethod
+    def _is_changed(entry: _Entry) -> bool:
+        """In place and not yet written, which goes before what others have set; or it may be, for the code has a part of it."""
+        if _frozen(entry.box[0]):
+            return False
+        try:
+            return _parts_held(entry.box[0]) or dumps(encode(entry.box[0])) != entry.text
+        except (EncodeError, RuntimeError):  # it cannot be kept, changes meanwhile, or is nested too deeply to be looked at
+            return True
 
     def __setitem__(self, key: str, value: Any) -> None:
         check_key(key)
@@ -92,6 +194,7 @@ class Cache(MutableMapping):
         self._store(key, value)
 
     def _store(self, key: str, value: Any) -> None:
+        began = time.monotonic()
         try:
             data = encode(value)
             self._ask("set", key=key, value=data)
@@ -99,7 +202,8 @@ class Cache(MutableMapping):
             raise CacheError("cache[%r] cannot keep this value: %s" % (key, e)) from None
         except FrameTooLarge as e:
             raise CacheError("cache[%r] cannot keep this value: %s; write it to a file" % (key, e)) from None
-        self._live[key] = (value, dumps(data))
+        text = dumps(data)
+        self._live[key] = _Entry(value, text, self._epoch(), _look_again_at(began, text))
 
     def __delitem__(self, key: str) -> None:
         check_key(key)
@@ -112,7 +216,7 @@ class Cache(MutableMapping):
     def __contains__(self, key: object) -> bool:
         if type(key) is not str:
             return False
-        return key in self._live or key in self._keys()
+        return self._current(key) is not None or key in self._keys()
 
     def _keys(self) -> list[str]:
         keys = self._ask("keys").get("value")
@@ -153,11 +257,12 @@ class Cache(MutableMapping):
     def settle(self) -> list[str]:
         """Writes what was changed in place; what went wrong with it, as texts."""
         problems = []
-        for key, (value, text) in list(self._live.items()):
-            if type(value) in (str, int, float, bool, bytes, type(None)):
+        for key, entry in list(self._live.items()):
+            value = entry.box[0]
+            if _frozen(value):
                 continue
             try:
-                changed = dumps(encode(value)) != text
+                changed = dumps(encode(value)) != entry.text
                 if changed and not self._readonly:
                     self._store(key, value)
             except CacheError as e:
@@ -167,6 +272,16 @@ class Cache(MutableMapping):
             except RuntimeError as e:  # a thread that was left behind changes it meanwhile
                 problems.append("cache[%r] could not be written: %s" % (key, e))
         return problems
+
+
+def _look_again_at(began: float, text: str) -> float:
+    """When to ask again without a reason. A large value takes at most one part of twenty of the time."""
+    now = time.monotonic()
+    return now + (0.001 if len(text) < 1 << 16 else 20 * (now - began))
+
+
+def _sorted(data: Json) -> str:
+    return json.dumps(data, sort_keys=True)
 
 
 def install_json() -> None:
@@ -254,6 +369,7 @@ def host_objects(channel: Channel, specs: Json) -> dict[str, HostObject]:
             raise TypeError("%s.%s: an argument cannot be handed over: %s" % (name, method, e)) from None
         try:
             reply = channel.ask(message)
+            channel.returned += 1
         except FrameTooLarge as e:
             text = "%s.%s: the arguments cannot be handed over: %s; write them to a file" % (name, method, e)
             raise TypeError(text) from None

@@ -27,7 +27,7 @@ _HEAD = struct.Struct("<QiI")
 
 
 class Zygote:
-    def __init__(self, ctl: socket.socket, notes: list[str]) -> None:
+    def __init__(self, ctl: socket.socket, notes: list[tuple[str, str]]) -> None:
         self.ctl = ctl
         self.notes = notes
         self.children: dict[int, int] = {}  # pid -> request
@@ -141,13 +141,16 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
     return list(fds)
 
 
-def _preload(names: list[str]) -> list[str]:
+def _preload(names: list[str]) -> list[tuple[str, str]]:
+    """Of what could not be: the module that was not found, else an empty name, and a note about it."""
     notes = []
     for name in names:
         try:
             importlib.import_module(name)
         except BaseException as e:  # noqa: BLE001 - whatever a module raises when it is imported
-            notes.append("[note: the module %s could not be preloaded: %s: %s]" % (name, type(e).__name__, e))
+            missed = e.name or "" if isinstance(e, ModuleNotFoundError) else ""
+            note = "[note: the module %s could not be preloaded: %s: %s]" % (name, type(e).__name__, e)
+            notes.append((missed if missed == name.partition(".")[0] else "", note))
     return notes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Coroutine
-from contextvars import ContextVar, copy_context
+from contextvars import Context, ContextVar, copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ._client import Control
@@ -26,6 +26,31 @@ class _Exited(Exception):
         self.exit = exit
 
 
+class Abandoned:
+    """Tells a coroutine that runs elsewhere that nobody waits for it any more: it is cancelled."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._set = False
+        self._cancel: Callable[[], object] | None = None
+
+    def set(self) -> None:
+        """Cancel what runs, and what begins later."""
+        with self._lock:
+            self._set = True
+            cancel = self._cancel
+        if cancel is not None:
+            cancel()
+
+    def watch(self, cancel: Callable[[], object] | None) -> None:
+        """Say how to cancel what has begun; None: it has ended."""
+        with self._lock:
+            self._cancel = cancel
+            late = self._set
+        if late and cancel is not None:
+            cancel()
+
+
 async def _kept(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         return await coroutine
@@ -33,29 +58,60 @@ async def _kept(coroutine: Coroutine[Any, Any, T]) -> T:
         raise _Exited(e) from None
 
 
-def finish(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Run what an async method of a host object gave back: in the loop of the async call that it belongs to."""
+def finish(coroutine: Coroutine[Any, Any, T], abandoned: Abandoned | None = None) -> T:
+    """Run what an async method of a host object gave back: in the loop of the async call that it belongs to.
+
+    It is called in a thread that has no loop of its own.
+    """
     try:
-        return _finish(_kept(coroutine))
+        return _finish(_kept(coroutine), abandoned or Abandoned())
     except _Exited as e:
         raise e.exit from None
 
 
-def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
+def _finish(coroutine: Coroutine[Any, Any, T], abandoned: Abandoned) -> T:
     import asyncio
 
     loop = _loop.get()
-    if loop is not None and loop.is_running():
-        return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
     try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return asyncio.run(coroutine)
-    # A call that is not async, made inside a loop, which it blocks: the method gets a loop of its own.
-    from concurrent.futures import ThreadPoolExecutor
+        if loop is not None and loop.is_running():
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            abandoned.watch(future.cancel)
+            return future.result()
+        return asyncio.run(_watched(coroutine, abandoned))
+    finally:
+        abandoned.watch(None)
 
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(copy_context().run, asyncio.run, coroutine).result()
+
+async def _watched(coroutine: Coroutine[Any, Any, T], abandoned: Abandoned) -> T:
+    import asyncio
+
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    cancel = task.cancel
+
+    def from_outside() -> None:
+        try:
+            loop.call_soon_threadsafe(cancel)
+        except RuntimeError:
+            pass  # the loop has ended meanwhile
+
+    abandoned.watch(from_outside)
+    return await coroutine
+
+
+def leave_blocked_loop(context: Context) -> None:
+    """A call that is not async, made inside a loop, blocks that: what it starts must not wait for it."""
+    loop = context.get(_loop)
+    if loop is not None:
+        import asyncio
+
+        try:
+            blocked = asyncio.get_running_loop() is loop
+        except RuntimeError:
+            return
+        if blocked:
+            context.run(_loop.set, None)
 
 
 async def in_thread(function: Callable[[Control], T]) -> T:

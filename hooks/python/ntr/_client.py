@@ -24,8 +24,27 @@ READS = frozenset(
 
 Event = Callable[[dict[str, Any], Connection], None]
 
-# The sessions whose calls have called back into this program, outermost first, in this thread or task.
-inside: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("ntr_inside", default=())
+
+class CallBack:
+    """A call of a session that has called back into this program. What it began may outlive it: then ended is set."""
+
+    def __init__(self, store: str, session: str, readonly: bool = False) -> None:
+        self.store = store
+        self.session = session
+        self.readonly = readonly
+        self.ended = False
+
+    def enter(self) -> None:
+        """Let this thread or task, and what it starts, come from inside the call."""
+        _inside.set((*_inside.get(), self))
+
+
+_inside: ContextVar[tuple[CallBack, ...]] = ContextVar("ntr_inside", default=())
+
+
+def inside(store: str, session: str | None = None) -> list[CallBack]:
+    """Give the calls of a store (of its session) that this thread or task comes from, outermost first."""
+    return [c for c in _inside.get() if c.store == store and session in (None, c.session) and not c.ended]
 
 
 class Control:
@@ -147,9 +166,9 @@ class Client:
         """Say from inside which session's call it comes, so that it is not made to wait for that."""
         if "inside" in msg:
             return msg
-        chain = [session for store, session in inside.get() if store == self.store]
+        chain = inside(self.store)
         if chain:
-            return {**msg, "inside": chain[-1]}
+            return {**msg, "inside": chain[-1].session}
         env = os.environ
         if "NTR_CALL" in env and env.get("NTR_SESSION"):
             return {**msg, "inside": env["NTR_SESSION"]}
@@ -157,7 +176,7 @@ class Client:
 
     def is_inside(self, session: str) -> bool:
         """Whether this comes from inside a call of that session."""
-        return (self.store, session) in inside.get() or self._addressed({}).get("inside") == session
+        return bool(inside(self.store, session)) or self._addressed({}).get("inside") == session
 
     def _exchange(
         self,

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from ._client import inside
+from ._client import CallBack
 from ._frames import BytesLike, as_bytes
 from ._launcher import script
 
@@ -205,19 +205,20 @@ class CommandServer:
         if function is None:
             call.write_error(f"{call.name}: this command is not offered any more\n")
             return 127
-        inside.set((*inside.get(), self._where))  # the thread's own context ends with it
+        back = CallBack(*self._where)
+        back.enter()  # the thread's own context ends with it
         try:
             return _deliver(call, function(call))
         except BrokenPipeError:
             return 141
         except SystemExit as e:
-            return e.code & 255 if isinstance(e.code, int) else int(e.code is not None)
+            if e.code is None or isinstance(e.code, int):
+                return _status(e.code or 0)
+            return _failed(call, _str(e.code))  # as python does with a text
         except BaseException as e:  # a KeyboardInterrupt too: in this thread it can only be the function's own
-            try:
-                call.write_error(f"{call.name}: {_line(e)}\n")
-            except OSError:
-                pass
-            return 1
+            return _failed(call, f"{call.name}: {_line(e)}")
+        finally:
+            back.ended = True
 
     def close(self) -> None:
         """Take the executables away."""
@@ -228,11 +229,31 @@ class CommandServer:
         self._folder = None
 
 
-def _line(e: BaseException) -> str:
+def _failed(call: CommandCall, text: str) -> int:
     try:
-        text = str(e)
+        try:
+            call.write_error(text + "\n")
+        except UnicodeEncodeError:  # it is no bytes of the system's either
+            call.write_error(text.encode("utf-8", "backslashreplace") + b"\n")
+    except OSError:
+        pass
+    return 1
+
+
+def _status(code: int) -> int:
+    """The byte of it that a process can end with; what is no success never becomes one."""
+    return code & 255 or (255 if code else 0)
+
+
+def _str(thing: object) -> str:
+    try:
+        return str(thing)
     except Exception:
-        text = ""
+        return ""
+
+
+def _line(e: BaseException) -> str:
+    text = _str(e)
     return f"{type(e).__name__}: {text}" if text else type(e).__name__
 
 
@@ -249,10 +270,10 @@ def _deliver(call: CommandCall, result: Any) -> int:
         call.write(result)
         return 0
     if isinstance(result, int):
-        return int(result) & 255
+        return _status(result)
     if isinstance(result, CommandResult):
         out, err = as_bytes(result.stdout, "surrogateescape"), as_bytes(result.stderr, "surrogateescape")
-        code = result.exit_code & 255  # all of it is looked at before anything is printed
+        code = _status(result.exit_code)  # all of it is looked at before anything is printed
         call.write(out)
         call.write_error(err)
         return code

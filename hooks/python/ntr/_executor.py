@@ -91,7 +91,7 @@ class NtrExecutor:
         if code.config.host_objects:
             from ._hostobjects import Answerer
 
-            answerer = Answerer(code.config.host_objects, self.provider.store, self.session)
+            answerer = Answerer(code.config.host_objects, self.provider.store, self.session, code.readonly)
         if code.stdin is None and not code.argv:
             m = {"op": "tool", "name": "run_python", "args": {"code": code.code}, **m}
             reply = self._request(m, (), code.on_output, answerer, code.control)
@@ -143,7 +143,11 @@ class NtrExecutor:
             elif kind == "object" and answerer is not None:
                 answerer.answer(frame, conn)
 
-        return self.provider.client.request(m, fds, on_event=event, control=control)
+        try:
+            return self.provider.client.request(m, fds, on_event=event, control=control)
+        finally:
+            if answerer is not None:
+                answerer.close()
 
     def close(self) -> None:
         """Nothing is held."""

@@ -10,6 +10,7 @@ import socket
 import struct
 import threading
 import weakref
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -46,6 +47,7 @@ class Connection:
         self.pid = 0
         self._send_lock = threading.Lock()
         self._buffer = bytearray()
+        self._put_back: deque[dict[str, Any]] = deque()
         _all.add(self)
 
     def close(self) -> None:
@@ -65,7 +67,7 @@ class Connection:
         poll = select.poll()
         poll.register(self.sock, select.POLLIN | select.POLLHUP | select.POLLERR)
         try:
-            return not self._buffer and not poll.poll(0)
+            return not self._buffer and not self._put_back and not poll.poll(0)
         except (OSError, ValueError):
             return False
 
@@ -104,6 +106,37 @@ class Connection:
 
     def receive(self) -> dict[str, Any]:
         """Wait for the next frame."""
+        if self._put_back:
+            return self._put_back.popleft()
+        return self._read()
+
+    def wait_beside(self, fd: int) -> bool:
+        """Wait for fd (True), or for the reply to what is under way (False). What comes meanwhile is kept for receive."""
+        poll = select.poll()
+        poll.register(fd, select.POLLIN)
+        poll.register(self.sock, select.POLLIN)
+        while True:
+            if not self._has_frame():
+                ready = dict(poll.poll())
+                if fd in ready:
+                    return True
+                self._fill(len(self._buffer) + 1)
+                continue
+            frame = self._read()
+            if "event" not in frame:
+                # What the ended call had still asked for is nobody's any more.
+                kept = [f for f in self._put_back if f["event"] != "object"]
+                self._put_back = deque([*kept, frame])
+                return False
+            self._put_back.append(frame)
+
+    def _has_frame(self) -> bool:
+        if len(self._buffer) < 4:
+            return False
+        (n,) = struct.unpack_from("<I", self._buffer)
+        return bool(n > FRAME_MAX or len(self._buffer) >= 4 + n)
+
+    def _read(self) -> dict[str, Any]:
         self._fill(4)
         (n,) = struct.unpack_from("<I", self._buffer)
         if n > FRAME_MAX:

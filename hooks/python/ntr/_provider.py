@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ._client import Client, client_of
+from ._client import Client, client_of, inside
 from ._errors import (
     CacheError,
     CheckpointNotFoundError,
@@ -475,6 +475,7 @@ class NtrProvider:
         """Give a value of the cache."""
         from ._values import decode
 
+        _check_key("read", key)
         msg = {"op": "cache-get", "session": session, "key": key, **({} if at is None else {"rev": at})}
         try:
             try:
@@ -500,8 +501,7 @@ class NtrProvider:
         """Set a value of the cache."""
         from ._values import EncodeError, dumps, encode
 
-        if not isinstance(key, str):
-            raise CacheError("set the cache", f"a key is a str, and this a {type(key).__name__}", kind="usage")
+        _check_key("set", key)
         try:
             j = encode(value)
         except EncodeError as e:
@@ -522,6 +522,13 @@ class NtrProvider:
 
     def _cache_change(self, msg: Mapping[str, Any], fds: Sequence[int], commit: bool) -> str | None:
         """Change it, as a commit or as uncommitted work: that is a change which joins a call that does not commit."""
+        if any(call.readonly for call in inside(self.client.store, msg["session"])):
+            raise CacheError(
+                f"change {msg['key']!r} in the cache",
+                "this comes from inside a call that is read-only",
+                "make the call without readonly",
+                kind="usage",
+            )
         joining = {**msg, "inside": msg["session"]}
         if self.client.is_inside(msg["session"]):
             return self.client.request(joining, fds).get("commit")
@@ -551,6 +558,7 @@ class NtrProvider:
 
     def cache_delete(self, session: str, key: str, *, commit: bool = True) -> str | None:
         """Delete a value of the cache."""
+        _check_key("change", key)
         try:
             return self._cache_change({"op": "cache-rm", "session": session, "key": key}, (), commit)
         except WorkspaceError as e:
@@ -575,6 +583,12 @@ class NtrProvider:
         if e.kind == "usage" or e.errno in (_errno.E2BIG, _errno.EINVAL):
             return CacheError(e.what, e.why, e.todo, kind=e.kind, errno=e.errno)
         return e
+
+
+def _check_key(what: str, key: object) -> None:
+    """The daemon knows of keys; what no frame can carry is told here."""
+    if not isinstance(key, str):
+        raise CacheError(f"{what} the cache", f"a key is a str, and this a {type(key).__name__}", kind="usage")
 
 
 def _mount_of(point: str, source: str | os.PathLike[str]) -> dict[str, Any]:

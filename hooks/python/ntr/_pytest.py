@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,16 +44,20 @@ def ntr_base(pytestconfig: pytest.Config) -> Iterator[Workspace]:
     finally:
         ws.close()
         if made:
-            ntr.delete(ws.session, store=store)
+            with suppress(ntr.SessionNotFoundError):
+                ntr.delete(ws.session, store=store)
 
 
 @pytest.fixture
 def ntr_fork(ntr_base: Workspace, request: pytest.FixtureRequest) -> Iterator[Workspace]:
     """Give a throw-away fork of ntr_base, whatever its size at once; its processes and files are gone after the test."""
+    import ntr
+
     test = re.sub(r"[^A-Za-z0-9_.-]+", "-", request.node.name).strip("-.")[:60]
     ws = ntr_base.fork(f"test-{test}-{os.urandom(4).hex()}")
     try:
         yield ws
     finally:
         ws.close()
-        ws._provider.delete(ws.session)
+        with suppress(ntr.SessionNotFoundError):  # the test has done so itself
+            ws._provider.delete(ws.session)

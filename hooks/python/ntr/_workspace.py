@@ -153,7 +153,7 @@ class Workspace:
         return self._provider.store if isinstance(self._provider, NtrProvider) else f"provider {id(self._provider)}"
 
     def _is_nested(self) -> bool:
-        return (self._store, self.session) in inside.get()
+        return bool(inside(self._store, self.session))
 
     def __repr__(self) -> str:
         return f"<Workspace {self.session}{' (closed)' if self._seam.closed else ''}>"
@@ -206,8 +206,8 @@ class Workspace:
     ) -> PythonResult:
         """Run Python: a fresh process with the session's files, working directory and ``cache``.
 
-        inputs binds data by name. namespace of the result has the plain top-level values. readonly: the files cannot be
-        changed. timeout: instead of the configuration's.
+        inputs binds data by name. namespace of the result has the plain top-level values. readonly: nothing of the
+        session can be changed. timeout: instead of the configuration's.
         """
         return self._run_python(self._code(code, inputs, echo, env, timeout, readonly, checkpoint, on_output), None)
 
@@ -424,11 +424,14 @@ class Workspace:
         }
         return list(self._ntr("tools").client.request(m)["tools"])
 
-    def call_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
-        """Do what a model asked for, by the name of the tool. A tool that is not there and arguments that do not fit are a
-        result that is false.
+    def call_tool(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolResult:
+        """Do what a model asked for, by the name of the tool. arguments may be the JSON text of them, as model APIs give it.
+
+        A tool that is not there and arguments that do not fit are a result that is false.
         """
-        args = dict(arguments or {})
+        args = _arguments(name, arguments)
+        if isinstance(args, ToolResult):
+            return args
         if name == "terminal" and set(args) == {"command"} and isinstance(args["command"], str):
             return _as_tool(self.terminal(args["command"]))
         if name == "run_python" and set(args) == {"code"} and isinstance(args["code"], str):
@@ -529,9 +532,11 @@ class Workspace:
         """Do fork."""
         return await self._later(lambda: self.fork(name, at=at))
 
-    async def acall_tool(self, name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
+    async def acall_tool(self, name: str, arguments: Mapping[str, Any] | str | None = None) -> ToolResult:
         """Do call_tool. Cancelling kills a call."""
-        args = dict(arguments or {})
+        args = _arguments(name, arguments)
+        if isinstance(args, ToolResult):
+            return args
         if name == "terminal" and set(args) == {"command"} and isinstance(args["command"], str):
             return _as_tool(await self.aterminal(args["command"]))
         if name == "run_python" and set(args) == {"code"} and isinstance(args["code"], str):
@@ -594,6 +599,27 @@ def _as_tool(result: TerminalResult) -> ToolResult:
     if isinstance(result, PythonResult):
         m |= {"error": result.error, "ui": [{"name": a.name, "path": a.path} for a in result.ui]}
     return ToolResult(result.text, result.checkpoint, result.ok, m)
+
+
+def _arguments(name: str, given: Any) -> dict[str, Any] | ToolResult:
+    """What a model's call has for arguments; a result that is false where they are none."""
+    if given is None or (isinstance(given, str) and not given.strip()):
+        return {}
+    found, why = given, None
+    if isinstance(given, str):
+        import json
+
+        try:
+            found = json.loads(given)
+        except ValueError as e:
+            why = f"its arguments are no JSON: {e}"
+        except RecursionError:
+            why = "its arguments are nested too deeply"
+    if why is None and not isinstance(found, Mapping):
+        why = f"its arguments have to be a JSON object, not a {type(found).__name__}"
+    elif why is None and not all(isinstance(key, str) for key in found):
+        why = "the names of its arguments have to be texts"
+    return dict(found) if why is None else ToolResult(f"{_FAILURES.get(name, name)} failed: {why}", None, False)
 
 
 def _bad_arguments(what: str, args: Mapping[str, Any]) -> str | None:

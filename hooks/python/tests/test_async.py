@@ -267,3 +267,174 @@ def test_a_method_that_exits_does_not_end_the_program(place, how):
         code = f"try: bad.{method}()\nexcept Exception as e: print(e)"
         r = asyncio.run(ws.arun_python(code)) if how == "arun_python" else ws.run_python(code)
         assert r.stdout == text + "\n"
+
+
+class Slow:
+    """Methods that take longer than the calls they belong to."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+        self.go = threading.Event()
+
+    async def later(self, seconds=20.0):
+        self.seen.append("begun")
+        try:
+            await asyncio.sleep(seconds)
+            self.seen.append("gone on")
+        except asyncio.CancelledError:
+            self.seen.append("cancelled")
+            raise
+
+    def now(self):
+        self.seen.append("begun")
+        self.go.wait(20)
+        self.seen.append("gone on")
+        return 1
+
+    def thread(self):
+        return threading.get_ident()
+
+
+@pytest.fixture
+def slow(place):
+    thing = Slow()
+    with ntr.workspace("s", python=ntr.PythonConfig(host_objects={"slow": thing})) as ws:
+        thing.ws = ws
+        yield thing
+        thing.go.set()
+
+
+@pytest.mark.parametrize("how", ["run_python", "exec_python", "arun_python", "blocked loop"])
+@pytest.mark.parametrize("method", ["later", "now"])
+def test_a_timeout_ends_a_call_that_is_in_a_method(slow, how, method):
+    ws, code = slow.ws, f"print('out', flush=True)\nslow.{method}()"
+    began = time.monotonic()
+    if how == "arun_python":
+        r = asyncio.run(_with_rest(ws.arun_python(code, timeout=1)))
+    elif how == "blocked loop":
+
+        async def main():
+            return ws.run_python(code, timeout=1)
+
+        r = asyncio.run(main())
+    else:
+        r = getattr(ws, how)(code, timeout=1)
+    assert time.monotonic() - began < 5
+    assert r.timed_out and not r and r.stdout.startswith("out\n") and "TimeoutError" in (r.error or "")
+    if method == "later":
+        _until(lambda: "cancelled" in slow.seen)
+    else:
+        assert slow.seen == ["begun"]
+        slow.go.set()
+        _until(lambda: "gone on" in slow.seen)
+    assert "gone on" not in slow.seen or method == "now"
+    slow.go.set()
+    for _ in range(3):  # the connection is none the worse
+        assert ws.run_python("slow.now()").echo.strip() == "1"
+
+
+async def _with_rest(coroutine):
+    r = await coroutine
+    await asyncio.sleep(0.1)
+    return r
+
+
+def _until(said, seconds=5.0):
+    end = time.monotonic() + seconds
+    while not said():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("method", ["later", "now"])
+def test_cancelling_a_call_that_is_in_a_method(slow, method):
+    async def main():
+        task = asyncio.create_task(slow.ws.arun_python(f"slow.{method}()\nopen('end', 'w')"))
+        while not slow.seen:
+            await asyncio.sleep(0.02)
+        began = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - began < 2
+        await asyncio.sleep(0.1)
+
+    asyncio.run(main())
+    assert slow.seen == (["begun", "cancelled"] if method == "later" else ["begun"])
+    assert not slow.ws.fs.exists("end")
+
+
+def test_methods_of_one_call_run_in_one_thread_in_order(slow):
+    code = """
+import threading
+found = []
+many = [threading.Thread(target=lambda: found.append(slow.thread())) for _ in range(20)]
+for t in many: t.start()
+print("x", flush=True)
+for t in many: t.join()
+"""
+    seen = []
+    r = slow.ws.run_python(code, on_output=lambda s, t: seen.append(t))
+    assert len(r.namespace["found"]) == 20 and len(set(r.namespace["found"])) == 1 and seen == ["x\n"]
+    _until(lambda: not [t for t in threading.enumerate() if t.name == "ntr-method"])
+
+
+def test_the_daemon_dies_while_a_method_runs(slow, place):
+    killer = threading.Timer(0.5, place.kill_daemon)
+    killer.start()
+    began = time.monotonic()
+    with pytest.raises(ntr.DaemonLostError):
+        slow.ws.run_python("slow.now()")
+    assert time.monotonic() - began < 5
+    assert slow.ws.terminal("true")  # the next daemon clears up
+
+
+def test_a_method_that_is_interrupted_ends_the_call(place):
+    class Bad:
+        def stop(self):
+            raise KeyboardInterrupt
+
+    with ntr.workspace("s", python=ntr.PythonConfig(host_objects={"bad": Bad()})) as ws:
+        with pytest.raises(KeyboardInterrupt):
+            ws.run_python("bad.stop()\nimport time; time.sleep(60)")
+        began = time.monotonic()
+        assert ws.terminal("echo on").stdout == "on\n"
+        assert time.monotonic() - began < 4
+
+
+def test_what_outlives_its_call_is_not_inside_it(place):
+    done: list[object] = []
+    go = threading.Event()
+
+    class Back:
+        def late(self):
+            go.wait(20)
+            self.work()
+
+        async def spawn(self):
+            async def wait():
+                await asyncio.to_thread(go.wait, 20)
+                await asyncio.to_thread(self.work)
+
+            done.append(asyncio.create_task(wait()))
+
+        def work(self):
+            done.append(ws.terminal("echo late").stdout)
+            ws.cache["k"] = 1
+            done.append(ws.history(1)[0].tool)
+
+    async def main():
+        assert await ws.arun_python("back.spawn()", readonly=True)
+        go.set()
+        await done.pop()
+
+    with ntr.workspace("s", python=ntr.PythonConfig(host_objects={"back": Back()})) as ws:
+        assert ws.run_python("back.late()", timeout=0.5, readonly=True).timed_out
+        go.set()
+        _until(lambda: len(done) == 2)
+        assert done == ["late\n", "cache"]
+        del ws.cache["k"]
+        done.clear()
+        go.clear()
+        asyncio.run(main())
+        assert done == ["late\n", "cache"]

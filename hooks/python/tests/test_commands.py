@@ -20,7 +20,7 @@ def test_they_compose_in_pipes(ws):
     ws.register_command("both", lambda c: ntr.CommandResult("out\n", b"err\n", 7))
     assert ws.terminal("printf 'a\\nb\\n' | up | sort -r | up").stdout == "B\nA\n"
     assert ws.terminal("mkdir d; cd d; args 'x y' '' \"$(printf 'l1\\nl2')\"").stdout == "x y\n\nl1\nl2\n/workspace/d\n"
-    assert [ws.terminal(f"code {n}").exit_code for n in (0, 1, 200, 256)] == [0, 1, 200, 0]
+    assert [ws.terminal(f"code {n}").exit_code for n in (0, 1, 200, 255)] == [0, 1, 200, 255]
     r = ws.terminal("both; echo $?")
     assert (r.stdout, r.stderr) == ("out\n7\n", "err\n")
     assert ws.terminal("set -o pipefail; code 3 | cat").exit_code == 3
@@ -199,3 +199,27 @@ def test_what_is_no_text(ws):
         r = ws.terminal(name)
         assert r.exit_code == 1 and r.stdout_bytes == b"" and f"{name}: TypeError: bytes " in r.stderr
     assert ws.terminal("view").stdout == "view"
+
+
+def test_exit_codes_are_as_pythons_and_no_failure_is_a_success(ws):
+    def leave(c):
+        sys.exit(
+            {"text": "what\ud800 went wrong ü", "none": None, "tuple": (1, "a"), "empty": ""}.get(c.args[0], int(c.args[1]))
+        )
+
+    async def leave_later(c):
+        raise SystemExit("later")
+
+    ws.register_command("leave", leave)
+    ws.register_command("later", leave_later)
+    ws.register_command("give", lambda c: int(c.args[0]))
+    ws.register_command("both", lambda c: ntr.CommandResult("out", "", int(c.args[0])))
+    for how, stderr in (("text", "what\\ud800 went wrong ü\n"), ("tuple", "(1, 'a')\n"), ("empty", "\n")):
+        r = ws.terminal(f"leave {how} 0")
+        assert (r.exit_code, r.stdout, r.stderr) == (1, "", stderr)
+    r = ws.terminal("later")
+    assert (r.exit_code, r.stderr) == (1, "later\n")
+    assert ws.terminal("leave none 0").exit_code == 0
+    for name in ("leave code", "give", "both"):
+        codes = [ws.terminal(f"{name} {n}").exit_code for n in (0, 255, 256, 300, -1, -256, 1 << 70)]
+        assert codes == [0, 255, 255, 44, 255, 255, 255], name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import struct
 import zlib
@@ -900,3 +901,108 @@ def test_classes_of_globs_are_fnmatchs(pattern):
     for name in ["a", "b", "z", "[", "]", "^", "!", "-", "&", "\\", "[a", "[]", "[!]", "a[", "a[b", "cd"]:
         assert match(name) == fnmatchcase(name, pattern), name
     assert not compile_glob("a[!b]c")("a/c")
+
+
+@pytest.mark.parametrize("raw", [False, True])
+def test_a_read_only_call_changes_nothing_of_the_session(place, raw):
+    class Back:
+        def keep(self):
+            ws.cache["k"] = 2
+
+        def drop(self):
+            del ws.cache["k"]
+
+        def read(self):
+            return ws.cache["k"]
+
+    with ntr.workspace("s", python=ntr.PythonConfig(host_objects={"back": Back()})) as ws:
+        ws.cache["k"] = 1
+        head = ws.head
+
+        def call(code):
+            return ws.exec_python(code, readonly=True) if raw else ws.run_python(code, readonly=True)
+
+        assert call("import os; os.chdir('/tmp'); os.umask(0o77); os.environ['A'] = 'b'")
+        assert not ws.dirty
+        assert ws.terminal("pwd; umask; echo $A").stdout == f"{ws.root}\n0022\n\n"
+        for method in ("keep", "drop"):
+            assert "read-only" in (call(f"back.{method}()").error or "")
+        assert call("assert back.read() == 1")
+        assert ws.cache["k"] == 1 and ws.head == head and not ws.dirty
+        assert ws.run_python("back.keep()") and ws.cache["k"] == 2
+
+
+def test_call_tool_takes_the_text_that_models_give(ws):
+    assert ws.call_tool("terminal", '{"command": "echo hi"}').text == "hi"
+    assert ws.call_tool("run_python", ' {"code": "1 + 1"}\n').text == "2"
+    assert ws.call_tool("file_write", '{"path": "f", "content": "ü"}') and ws.get("f") == "ü".encode()
+    for wrong in (
+        '{"command": "ec',
+        '["command"]',
+        '"echo hi"',
+        "null",
+        "",
+        "[" * 100_000,
+        ["a"],
+        5,
+        b"{}",
+        True,
+        {1: 2},
+        [("a", 1)],
+    ):
+        r = ws.call_tool("terminal", wrong)
+        assert not r and r.text.startswith("terminal failed: "), wrong
+        assert asyncio.run(ws.acall_tool("terminal", wrong)).text == r.text
+    assert not ws.call_tool("file_write", "x") and ws.call_tool("file_write", "x").text.startswith("write failed: ")
+    assert asyncio.run(ws.acall_tool("terminal", '{"command": "echo hi"}')).text == "hi"
+    assert not ws.call_tool("terminal", '{"command": "\\ud800"}')
+
+
+def test_what_cannot_be_a_key_is_not_in_the_cache(ws):
+    ws.cache["k"] = 1
+    code = "(k in cache, k in cache.keys(), cache.get('k'))"
+    for key in (None, b"k", 1, ("k",), ["k"], "", "__k", "a/b", "\ud800", "k\0", "k" * 201):
+        for cache in (ws.cache, ws.cache.at(ws.head)):
+            assert key not in cache
+            with pytest.raises(ntr.CacheError):
+                cache[key]
+            with pytest.raises(ntr.CacheError):
+                cache.get(key)
+        with pytest.raises(ntr.CacheError):
+            ws.cache[key] = 1
+        with pytest.raises(ntr.CacheError):
+            del ws.cache[key]
+        assert ws.run_python(code, inputs={"k": key}).echo.strip() == "(False, False, 1)"
+    assert list(ws.cache) == ["k"]
+
+
+def test_what_a_host_object_sets_is_seen_by_the_call(place):
+    class Back:
+        def keep(self, value):
+            ws.cache["h"] = value
+
+        def drop(self):
+            del ws.cache["h"]
+
+    ws = ntr.workspace("s", python=ntr.PythonConfig(host_objects={"back": Back()}))
+    code = """
+cache["h"] = 0
+found = [cache["h"]]
+for value in (1, True, "x", [1], {"a": [2]}, None, b"b", (1, [2])):
+    back.keep(value)
+    found.append(repr(cache["h"]))  # the list itself would be held
+held = cache["h"] = [5]
+back.keep([6])
+same = cache["h"] is held
+back.drop()
+del held
+cache["h"] = 7
+back.drop()
+missing = cache.get("h", "none")
+"""
+    r = ws.run_python(code)
+    assert r, r
+    values = (1, True, "x", [1], {"a": [2]}, None, b"b", (1, [2]))
+    assert r.namespace["found"] == [0, *map(repr, values)]
+    assert r.namespace["same"] is True and r.namespace["missing"] == "none" and dict(ws.cache) == {}
+    ws.close()

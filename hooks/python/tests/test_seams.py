@@ -191,6 +191,7 @@ def project(place, tmp_path):
         "def test_a(ntr_fork):\n    assert ntr_fork.get('f') == b'base\\n'\n"
         "    ntr_fork.terminal('echo a > f; sleep 100 &')\n"
         "def test_b(ntr_fork):\n    assert ntr_fork.get('f') == b'base\\n'\n"
+        "def test_removed(ntr_fork):\n    import ntr\n    ntr.delete(ntr_fork.session)\n"
     )
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "conftest.py").write_text(

@@ -7,6 +7,7 @@ import math
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,3 +81,27 @@ def test_opaque():
     assert each["good"] == 1 and isinstance(each["bad"], Opaque)
     with pytest.raises(DecodeError):
         each["bad"].unpickle_trusted()
+
+
+@pytest.mark.parametrize(("form", "kind"), [("[x]", list), ("(x,)", tuple), ("{1: x}", dict)])
+def test_what_nests_deeper_than_a_hundred_is_opaque_and_not_lost(ws, form, kind):
+    nest = f"""
+def nest(n):
+    x = []
+    for _ in range(n - 1):
+        x = {form}
+    return x
+"""
+    here: dict[str, Any] = {}
+    exec(nest, here)
+    for depth in (100, 101, 300):
+        given = {"x": here["nest"](depth)}
+        assert ws.run_python(f"{nest}\ncache['v'] = made = nest({depth})\nassert made == x", inputs=given)
+        value = ws.cache["v"]
+        if depth > 100:
+            assert isinstance(value, Opaque) and value.type == f"builtins.{kind.__name__}"
+            ws.cache["v"] = value
+            value = value.unpickle_trusted()
+        assert value == here["nest"](depth) and type(value) is kind
+        again = f"{nest}\nimport time\nfor _ in range(2):\n    assert cache['v'] == nest({depth})\n    time.sleep(.01)"
+        assert ws.run_python(again)
