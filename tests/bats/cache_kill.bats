@@ -1,5 +1,5 @@
-# The cache and kill -9 of the daemon while a commit is on its way to the disk: what was acknowledged is there afterwards.
-# The disk is held up by tests/helpers/faultio.c.
+# The cache beside what can come in between: a rename of the session while processes of it run, and kill -9 of the daemon while a
+# commit is on its way to the disk: what was acknowledged is there afterwards. The disk is held up by tests/helpers/faultio.c.
 load common
 
 setup_file()
@@ -92,4 +92,61 @@ killed_in_commit()
 		((found >= n))
 		ntr stop
 	done
+}
+
+# Leaves a process in session a that runs script $1 once the test says go, and notes its output.
+later()
+{
+	ntr run -s a -c "(while [ ! -e '$TEST_DIR/go' ]; do sleep 0.02; done; { $1; } > '$TEST_DIR/out' 2>&1; touch '$TEST_DIR/done') \
+		</dev/null >/dev/null 2>&1 &"
+}
+go()
+{
+	local i
+	touch "$TEST_DIR/go"
+	for i in {1..200}; do
+		[[ -e $TEST_DIR/done ]] && return
+		sleep 0.05
+	done
+	return 1
+}
+names() { ntr sessions --json | json '["name"]'; }
+
+@test "a process of a renamed session uses that session's cache, under whatever name it knows it" {
+	ntr cache set -s a old 1
+	later 'echo "$(ntr cache get old)"; ntr cache set k v >/dev/null && echo "$(ntr cache get k)"
+		ntr cache set -s b b 2 >/dev/null; ntr cache rm old >/dev/null; ntr cache ls'
+	ntr rename a b
+	go
+	assert_equal "$(cat "$TEST_DIR/out")" $'1\nv\nb\nk'
+	assert_equal "$(ntr cache ls -s b)" $'b\nk'
+	assert_equal "$(names)" b # none was made
+}
+
+@test "a new session of the old name is not the old one's processes'" {
+	later 'ntr cache set k v && ntr cache get k'
+	ntr rename a b
+	ntr cache set -s a k mine
+	go
+	assert_equal "$(ntr cache get -s a k)" mine
+	assert_equal "$(ntr cache get -s b k)" v
+}
+
+@test "while a call runs, changes from a renamed session's process wait for nobody and join it" {
+	later 'timeout 10 ntr cache set k v; echo "rc $?"'
+	ntr rename a b
+	ntr run -s b -c "touch '$TEST_DIR/go'; while [ ! -e '$TEST_DIR/done' ]; do sleep 0.02; done"
+	assert_equal "$(cat "$TEST_DIR/out")" 'rc 0'
+	assert_equal "$(ntr cache get -s b~0 k)" v
+	assert_equal "$(names)" b
+}
+
+@test "a name that no session has any more is told, and none is made" {
+	NTR_CALL=x NTR_SESSION=gone run -1 ntr cache set k v
+	assert_output "ntr: use the cache of session gone: the request comes from inside that session, which was renamed or removed; name the session with -s; \`ntr sessions\` lists those there are"
+	NTR_CALL=x NTR_SESSION=gone run -1 ntr cache rm k
+	assert_output --partial 'which was renamed or removed'
+	assert_equal "$(ntr sessions --json)" ''
+	NTR_CALL=x NTR_SESSION=gone ntr cache set -s new k v
+	assert_equal "$(names)" new
 }
