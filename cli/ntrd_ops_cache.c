@@ -9,16 +9,38 @@
 
 #include <errno.h>
 
-static bool from_inside(struct ntrd_req *rq, const char *session)
+/* Whose cache is meant. A process in a session names its own as it was called when its call began, and may
+ * outlive that name, which may be another session's by now: what counts is where it lives. */
+struct whose {
+	const char *session;
+	bool inside; /* the caller's own */
+	char own[NTR_NAME_MAX + 1];
+};
+
+static bool peer_session(struct ntrd_req *rq, char ret[NTR_NAME_MAX + 1])
+{
+	pid_t pid;
+	uid_t uid;
+
+	return !ntr_wire_peer(ntrd_conn_sock(rq->conn), &pid, &uid) && !ntr_ctl_session_of(rq->ctl, pid, ret);
+}
+
+static const char *whose(struct ntrd_req *rq, struct whose *w)
 {
 	const char *inside = ntrd_arg_bytes(rq, "inside", NTRD_OPTIONAL);
 
-	return inside && session && !strcmp(inside, session);
+	w->session = ntrd_arg_session(rq, "session", NTRD_REQUIRED);
+	w->inside = inside && w->session && !strcmp(inside, w->session);
+	if (rq->bad || !inside || !peer_session(rq, w->own))
+		return w->session;
+	w->inside = w->inside || !strcmp(w->session, w->own);
+	return w->session = w->inside ? w->own : w->session;
 }
 
 int ntrd_op_cache_get(struct ntrd_req *rq)
 {
-	const char *session = ntrd_arg_session(rq, "session", NTRD_REQUIRED);
+	struct whose w;
+	const char *session = whose(rq, &w);
 	const char *rev = ntrd_arg_bytes(rq, "rev", NTRD_OPTIONAL);
 	const char *key = ntrd_arg_str(rq, "key", NTRD_REQUIRED);
 	ntr_auto(ntr_buf_done) struct ntr_buf text = {0};
@@ -84,16 +106,15 @@ static int take_value(struct ntrd_req *rq, json_t **ret)
 
 int ntrd_op_cache_set(struct ntrd_req *rq)
 {
-	const char *session = ntrd_arg_session(rq, "session", NTRD_REQUIRED);
-	const char *key = ntrd_arg_str(rq, "key", NTRD_REQUIRED);
-	bool inside = from_inside(rq, session);
+	struct whose w;
+	const char *session = whose(rq, &w), *key = ntrd_arg_str(rq, "key", NTRD_REQUIRED);
 	char commit[NTR_COMMIT_HEX + 1], why[NTR_VALUE_WHY];
 	ntr_autojson json_t *value = NULL;
 	ntr_autofree char *text = NULL;
 	size_t len;
 	int r = rq->bad;
 
-	if (!r && !inside)
+	if (!r && !w.inside)
 		r = ntrd_check_inside(rq, session);
 	if (!r)
 		r = take_value(rq, &value);
@@ -104,28 +125,28 @@ int ntrd_op_cache_set(struct ntrd_req *rq)
 	text = ntr_value_dump(value, &len);
 	if (!text)
 		return -ENOMEM;
-	r = ntr_ctl_cache_set(rq->ctl, session, key, text, len, inside, commit, rq->e);
+	r = ntr_ctl_cache_set(rq->ctl, session, key, text, len, w.inside, commit, rq->e);
 	return r ? r : ntrd_reply_set(rq, "commit", ntrd_json_hex(commit));
 }
 
 int ntrd_op_cache_rm(struct ntrd_req *rq)
 {
-	const char *session = ntrd_arg_session(rq, "session", NTRD_REQUIRED);
-	const char *key = ntrd_arg_str(rq, "key", NTRD_REQUIRED);
-	bool inside = from_inside(rq, session);
+	struct whose w;
+	const char *session = whose(rq, &w), *key = ntrd_arg_str(rq, "key", NTRD_REQUIRED);
 	char commit[NTR_COMMIT_HEX + 1];
 	int r = rq->bad;
 
-	if (!r && !inside)
+	if (!r && !w.inside)
 		r = ntrd_check_inside(rq, session);
 	if (!r)
-		r = ntr_ctl_cache_del(rq->ctl, session, key, inside, commit, rq->e);
+		r = ntr_ctl_cache_del(rq->ctl, session, key, w.inside, commit, rq->e);
 	return r ? r : ntrd_reply_set(rq, "commit", ntrd_json_hex(commit));
 }
 
 int ntrd_op_cache_ls(struct ntrd_req *rq)
 {
-	const char *session = ntrd_arg_session(rq, "session", NTRD_REQUIRED);
+	struct whose w;
+	const char *session = whose(rq, &w);
 	const char *rev = ntrd_arg_bytes(rq, "rev", NTRD_OPTIONAL);
 	json_t *keys = NULL;
 	int r = rq->bad;

@@ -330,7 +330,7 @@ int ntr_sess_recover(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	return 0;
 }
 
-static size_t live_sessions(struct ntr_ctl *c, struct ntr_sess ***ret)
+size_t ntr_ctl_live_sessions(struct ntr_ctl *c, struct ntr_sess ***ret)
 {
 	struct ntr_sess *s, *next;
 	size_t n = 0;
@@ -352,7 +352,7 @@ static bool is_idle(struct ntr_sess *s)
 bool ntr_ctl_close_idle(struct ntr_sess *not_this)
 {
 	ntr_autofree struct ntr_sess **v = NULL;
-	size_t n = live_sessions(not_this->ctl, &v);
+	size_t n = ntr_ctl_live_sessions(not_this->ctl, &v);
 	bool closed = false;
 
 	for (size_t i = 0; i < n && !closed; i++) {
@@ -687,7 +687,7 @@ void ntr_ctl_tick(struct ntr_ctl *c)
 	ntr_ctl_served_end(c, true);
 	if (__atomic_exchange_n(&c->trim, false, __ATOMIC_RELAXED))
 		malloc_trim(0); /* what a large commit had held is in free lists of many threads */
-	n = live_sessions(c, &v);
+	n = ntr_ctl_live_sessions(c, &v);
 	for (size_t i = 0; i < n; i++)
 		tick_session(v[i], now);
 	json_decref(ntr_ctl_warnings()); /* they are in the log */

@@ -203,11 +203,15 @@ int ntr_ctl_file_edit(struct ntr_ctl *c, const char *session, const char *path, 
 int ntr_ctl_file_read(struct ntr_ctl *c, const char *session, const char *path, size_t max,
         struct ntr_buf *ret_data, uint64_t *ret_size, struct ntr_file_result *ret, struct ntr_err *e);
 
+/* The name that the live session has now in whose view process pid lives; a process keeps the name that was
+ * the session's when its call began. -ENOENT: it lives in none. */
+int ntr_ctl_session_of(struct ntr_ctl *c, pid_t pid, char ret[NTR_NAME_MAX + 1]);
+
 /* The cache: named values (JSON text, base/value.h) that are committed, rolled back and forked with the
  * files. rev NULL: the session as it is now, with what its running call has changed. From inside a call of
  * that very session (`inside`, and one runs) set and del join the call's commit and do not wait for it, and
- * commit is
- * ""; else they are a commit of their own, tool "cache". get appends to ret. -ENOENT: no such key. */
+ * commit is ""; else they are a commit of their own, tool "cache". set makes the session when it does not
+ * exist, but not for who is inside. get appends to ret. -ENOENT: no such key. */
 int ntr_ctl_cache_get(struct ntr_ctl *c, const char *session, const char *rev, const char *key,
         struct ntr_buf *ret, struct ntr_err *e);
 int ntr_ctl_cache_set(struct ntr_ctl *c, const char *session, const char *key, const void *val, size_t len,

@@ -7,9 +7,11 @@
  *
  * The journal lies beside the upper, so that whatever becomes of the upper (a commit, a rollback's fresh one,
  * trash, recovery after a crash) becomes of it too, without a write of its own. It is not synced: like an
- * upper it is there for a daemon that dies, not for a power cut. seq is the session's at the time: a record
- * counts only as long as the session has made no step since, for the step was a commit that took the change
- * in (or left it behind), and a power cut may bring back a journal that had been emptied. */
+ * upper it is there for a daemon that dies, not for a power cut. seq is the session's at the time, and the
+ * step after it is the commit that takes the change in, or passes it by because it came while that commit was
+ * being written already. A daemon killed then may leave either head, so a record counts for both: all that
+ * the journal holds, in order, over the commit that was made from it gives what was set last. It counts for
+ * no later step, and after a power cut, which may bring back a part of what had been emptied, for none. */
 #include "controller_cache.h"
 
 #include <errno.h>
@@ -74,25 +76,28 @@ int ntr_cache_key_check(const char *key, size_t len, struct ntr_err *e)
 
 /* ---- the journal */
 
-static void journal_path(uint64_t sid, uint64_t n, char buf[96])
+static void journal_path(uint64_t sid, uint64_t n, const char *suffix, char buf[96])
 {
-	snprintf(buf, 96, "upper/%llu.%llu/cache", (unsigned long long)sid, (unsigned long long)n);
+	snprintf(buf, 96, "upper/%llu.%llu/cache%s", (unsigned long long)sid, (unsigned long long)n, suffix);
 }
 
 static int journal_open(struct ntr_cache *k, struct ntr_sess *s, uint64_t n)
 {
+	ntr_autoclose int fd = -1;
 	char path[96];
 	struct stat st;
 
 	if (k->fd >= 0 && k->n == n)
 		return 0;
-	ntr_closep(&k->fd);
-	journal_path(s->sid, n, path);
-	k->fd = openat(ntr_store_dirfd(s->ctl->store), path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	k->n = n;
-	if (k->fd < 0 || fstat(k->fd, &st))
+	journal_path(s->sid, n, "", path);
+	fd = openat(ntr_store_dirfd(s->ctl->store), path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || fstat(fd, &st))
 		return -errno;
+	ntr_closep(&k->fd);
+	k->fd = ntr_steal_fd(&fd);
+	k->n = n;
 	k->end = st.st_size;
+	k->torn = false;
 	return 0;
 }
 
@@ -125,21 +130,35 @@ static int write_at(struct ntr_cache *k, const void *p, size_t n)
 	return 0;
 }
 
-/* Behind a record that is cut short nothing would be read: it is taken away again. */
+static int journal_cut(struct ntr_cache *k)
+{
+	if (ftruncate(k->fd, k->end))
+		return -errno;
+	k->torn = false;
+	return 0;
+}
+
+/* Behind a record that is cut short nothing would be read: it is taken away again, and until it is, there is
+ * no other. */
 static int journal_add(struct ntr_cache *k, uint64_t seq, const char *key, const void *val, size_t len)
 {
 	uint8_t head[HEAD];
 	off_t end = k->end;
-	int r;
+	int r = k->torn ? journal_cut(k) : 0;
 
+	if (r)
+		return r;
 	head_fill(head, seq, key, val, len);
 	r = write_at(k, head, sizeof head);
 	if (!r)
 		r = write_at(k, key, strlen(key));
 	if (!r && val)
 		r = write_at(k, val, len);
-	if (r && !ftruncate(k->fd, end))
+	if (r) {
 		k->end = end;
+		k->torn = true;
+		journal_cut(k);
+	}
 	return r;
 }
 
@@ -394,6 +413,39 @@ int ntr_cache_apply(struct ntr_sess *s, struct ntr_txn *t)
 	return r;
 }
 
+static int write_changes(const struct ntr_cache *k, uint64_t seq, struct ntr_cache *to)
+{
+	struct ntr_cache_change *ch, *next;
+	int r = 0;
+
+	HASH_ITER (hh, k->changes, ch, next)
+		if (!r)
+			r = journal_add(to, seq, ch->key, ch->val, ch->len);
+	return r;
+}
+
+/* A journal of what is left, in place of the old one: one of the two is there whenever the daemon is killed.
+ * Where it cannot be made the old one goes on, and holds the same. */
+static void journal_replace(struct ntr_cache *k, const struct ntr_sess *s, uint64_t seq)
+{
+	struct ntr_cache next = {.fd = -1};
+	int dir = ntr_store_dirfd(s->ctl->store);
+	char path[96], making[96];
+
+	journal_path(s->sid, k->n, "", path);
+	journal_path(s->sid, k->n, ".new", making);
+	next.fd = openat(dir, making, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (next.fd >= 0 && !write_changes(k, seq, &next) && !renameat(dir, making, dir, path)) {
+		ntr_closep(&k->fd);
+		k->fd = ntr_steal_fd(&next.fd);
+		k->end = next.end;
+		k->torn = false;
+	} else if (next.fd >= 0) {
+		unlinkat(dir, making, 0);
+	}
+	ntr_closep(&next.fd);
+}
+
 void ntr_cache_kept(struct ntr_sess *s)
 {
 	struct ntr_cache *k = s->cache;
@@ -404,11 +456,12 @@ void ntr_cache_kept(struct ntr_sess *s)
 	HASH_ITER (hh, k->changes, ch, next)
 		if (ch->applied)
 			change_free(k, ch);
-	if (k->fd >= 0 && !ftruncate(k->fd, 0))
+	if (k->fd >= 0 && !k->changes && !ftruncate(k->fd, 0)) {
 		k->end = 0;
-	if (k->changes && !ntr_session_by_id(s->ctl->store, s->sid, &h, NULL))
-		HASH_ITER (hh, k->changes, ch, next)
-			journal(s, h.seq, ch->key, ch->val, ch->len);
+		k->torn = false;
+	} else if (k->fd >= 0 && k->changes && !ntr_session_by_id(s->ctl->store, s->sid, &h, NULL)) {
+		journal_replace(k, s, h.seq);
+	}
 	pthread_mutex_unlock(&k->m);
 }
 
@@ -421,8 +474,9 @@ void ntr_cache_drop(struct ntr_sess *s)
 	pthread_mutex_unlock(&k->m);
 }
 
-/* One record into k. 1, 0 at the end or at a record that was cut short, or negative errno. */
-static int replay_one(int fd, uint64_t seq, struct ntr_cache *k)
+/* One record into k, if its seq is from … to. 1, 0 at the end or at a record that was cut short, or negative
+ * errno. */
+static int replay_one(int fd, uint64_t from, uint64_t to, struct ntr_cache *k)
 {
 	ntr_autofree char *val = NULL;
 	uint8_t head[HEAD], want[HEAD];
@@ -444,24 +498,25 @@ static int replay_one(int fd, uint64_t seq, struct ntr_cache *k)
 	head_fill(want, ntr_get_le64(head + 19), key, val, len);
 	if (memcmp(head, want, HEAD) != 0 || ntr_cacheitem_key_check(key, n, NULL))
 		return 0;
-	if (ntr_get_le64(head + 19) != seq)
+	if (ntr_get_le64(head + 19) < from || ntr_get_le64(head + 19) > to)
 		return 1;
 	return change_put(k, key, ntr_steal_ptr(val), len) ? -ENOMEM : 1;
 }
 
 int ntr_cache_replay(struct ntr_store *st, const struct ntr_head *h, struct ntr_txn *t)
 {
+	uint64_t from = ntr_head_of_other_boot(h) ? h->seq : h->seq - 1;
 	struct ntr_cache k = {.fd = -1};
 	ntr_autoclose int fd = -1;
 	char path[96];
 	int r;
 
-	journal_path(h->sid, h->upper, path);
+	journal_path(h->sid, h->upper, "", path);
 	fd = openat(ntr_store_dirfd(st), path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -errno;
 	do
-		r = replay_one(fd, h->seq, &k);
+		r = replay_one(fd, from, h->seq, &k);
 	while (r > 0);
 	if (!r)
 		r = apply(&k, t);

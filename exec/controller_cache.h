@@ -18,6 +18,7 @@ struct ntr_cache {
 	int fd; /* the journal; -1: none yet */
 	uint64_t n;
 	off_t end;
+	bool torn; /* half a record may lie behind end */
 };
 
 /* Whether the tree holds just that. val NULL: no such key. 1, 0 or negative errno. */

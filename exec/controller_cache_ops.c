@@ -218,6 +218,28 @@ static int hold_or_join(
 	}
 }
 
+/* A process has its session's name from when its call began. That there is none of it any more is no reason
+ * to make one. */
+static int not_there(struct ntr_err *e, const char *session)
+{
+	ntr_err_set(e, -ENOENT, "use the cache of session %s", session);
+	ntr_err_why(e, "the request comes from inside that session, which was renamed or removed");
+	return ntr_err_todo(e, "name the session with -s; `ntr sessions` lists those there are");
+}
+
+static int session_of_change(struct ntr_ctl *c, const char *session, bool inside, bool set,
+        struct ntr_head *ret, struct ntr_err *e)
+{
+	int r = set && !inside ? ntr_ctl_find_or_make(c, session, e) : 0;
+
+	if (r)
+		return r;
+	r = ntr_session_get(c->store, session, ret, inside ? NULL : e);
+	if (r == -ENOENT && inside)
+		return not_there(e, session);
+	return r ? ntr_err_default(e, r, "use the cache of session %s", session) : 0;
+}
+
 static int change(struct ntr_ctl *c, const char *session, const char *key, const void *val, size_t len,
         bool inside, char commit[NTR_COMMIT_HEX + 1], struct ntr_err *e)
 {
@@ -227,12 +249,11 @@ static int change(struct ntr_ctl *c, const char *session, const char *key, const
 	int r = ntr_cache_key_check(key, strlen(key), e);
 
 	commit[0] = '\0';
-	if (!r && val)
-		r = ntr_ctl_find_or_make(c, session, e);
 	if (!r)
-		r = ntr_session_get(c->store, session, &h, e);
-	if (!r)
-		r = ntr_ctl_sess(c, h.sid, &s);
+		r = session_of_change(c, session, inside, val != NULL, &h, e);
+	if (r)
+		return r;
+	r = ntr_ctl_sess(c, h.sid, &s);
 	if (!r)
 		r = hold_or_join(s, inside, key, val, len, &held);
 	if (!r && held) {

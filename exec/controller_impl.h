@@ -198,6 +198,8 @@ int ntr_sess_live(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e);
 int ntr_sess_recover(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e);
 /* Ends the supervisor and forgets it; the upper stays in the record. */
 void ntr_sess_unlive(struct ntr_sess *s);
+/* Those that are live, in fresh memory; returns their number. */
+size_t ntr_ctl_live_sessions(struct ntr_ctl *c, struct ntr_sess ***ret);
 static inline bool ntr_sess_is_live(struct ntr_sess *s)
 {
 	return __atomic_load_n(&s->live, __ATOMIC_ACQUIRE) != NULL;

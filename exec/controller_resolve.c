@@ -1,4 +1,5 @@
-/* Names of commits: SESSION, SESSION@PREFIX, SESSION~N, and within a session PREFIX, @PREFIX, ~N, HEAD. */
+/* Names of commits: SESSION, SESSION@PREFIX, SESSION~N, and within a session PREFIX, @PREFIX, ~N, HEAD. And
+ * the name of the session that a process lives in. */
 #include "controller_impl.h"
 
 #include <ctype.h>
@@ -132,4 +133,30 @@ int ntr_ctl_resolve(struct ntr_ctl *c, const char *session, const char *text, st
 	else if (ret_head)
 		*ret_head = h;
 	return r;
+}
+
+static uint64_t view_of(struct ntr_sess *s)
+{
+	uint64_t id;
+
+	pthread_mutex_lock(&s->call_m); /* keeps live */
+	id = s->live ? s->live->mntns : 0;
+	pthread_mutex_unlock(&s->call_m);
+	return id;
+}
+
+int ntr_ctl_session_of(struct ntr_ctl *c, pid_t pid, char ret[NTR_NAME_MAX + 1])
+{
+	ntr_autofree struct ntr_sess **v = NULL;
+	uint64_t id = ntr_namespace_of(pid);
+	size_t n = id ? ntr_ctl_live_sessions(c, &v) : 0;
+	struct ntr_head h;
+
+	for (size_t i = 0; i < n; i++) {
+		if (view_of(v[i]) != id || ntr_session_by_id(c->store, v[i]->sid, &h, NULL))
+			continue;
+		memcpy(ret, h.name, sizeof h.name);
+		return 0;
+	}
+	return -ENOENT;
 }

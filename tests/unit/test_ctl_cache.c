@@ -336,6 +336,50 @@ static void test_rollback(void **state)
 	assert_string_equal(get("k"), "(none)");
 }
 
+/* ---- renamed sessions */
+
+/* From inside nothing is made, whatever the name. */
+static void test_inside_makes_none(void **state)
+{
+	char commit[NTR_COMMIT_HEX + 1];
+	struct ntr_head h;
+	struct ntr_err e;
+
+	(void)state;
+	assert_int_equal(try_set("k", "1", true, commit, &e), -ENOENT);
+	cfx_said("set", -ENOENT, &e);
+	assert_string_equal(e.what, "use the cache of session s");
+	assert_string_equal(ntr_err_reason(&e),
+	        "the request comes from inside that session, which was renamed or removed");
+	assert_non_null(strstr(ntr_err_advice(&e), "-s"));
+	assert_int_equal(try_set("k", NULL, true, commit, &e), -ENOENT);
+	assert_string_equal(e.what, "use the cache of session s");
+	assert_int_equal(ntr_session_get(ntr_ctl_store(fx.c), "s", &h, NULL), -ENOENT);
+}
+
+/* A process's session is found wherever its name goes. */
+static void test_session_of(void **state)
+{
+	char name[NTR_NAME_MAX + 1] = "", out[64];
+	struct ntr_err e = {0};
+	pid_t pid;
+
+	(void)state;
+	cfx_run(&fx, "other", "true");
+	cfx_run_code(&fx, "s", "sleep 100 </dev/null >/dev/null 2>&1 & echo $!", 0, out, sizeof out);
+	pid = (pid_t)strtol(out, NULL, 10);
+	assert_int_equal(ntr_ctl_session_of(fx.c, pid, name), 0);
+	assert_string_equal(name, "s");
+	assert_int_equal(ntr_ctl_rename(fx.c, "s", "t", &e), 0);
+	assert_int_equal(ntr_ctl_rename(fx.c, "other", "s", &e), 0);
+	assert_int_equal(ntr_ctl_session_of(fx.c, pid, name), 0);
+	assert_string_equal(name, "t");
+	assert_int_equal(ntr_ctl_session_of(fx.c, getpid(), name), -ENOENT);
+	assert_int_equal(ntr_ctl_session_of(fx.c, 0, name), -ENOENT);
+	assert_int_equal(ntr_ctl_stop(fx.c, "t", NULL, &e), 0);
+	assert_int_equal(ntr_ctl_session_of(fx.c, pid, name), -ENOENT);
+}
+
 /* ---- crashes */
 
 static void test_supervisor_dies(void **state)
@@ -533,6 +577,8 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_only_cache, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_uncommitted, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rollback, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_inside_makes_none, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_session_of, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_supervisor_dies, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_daemon_dies, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_torn_journal, setup, teardown),
