@@ -179,7 +179,7 @@ class Cache(MutableMapping):
 
     @staticmethod
     def _is_changed(entry: _Entry) -> bool:
-        """In place and not yet written, which goes before what others have set; or it may be, for the code has a part of it."""
+        """In place and not yet written, which goes before what others have set; or it may be: the code has a part."""
         if _frozen(entry.box[0]):
             return False
         try:
