@@ -482,7 +482,6 @@ static int recover_one(void *user, const struct ntr_head *head)
 		return note_gone(o, h.sid);
 	if (!h.upper)
 		return 0;
-	ntr_upper_end_leftovers(c->store, h.sid, h.upper);
 	if (ntr_ctl_absorb_dead(c, &h, "recovered", -1, &done, &e)) {
 		/* Its upper stays and is tried again at the session's next use, which then tells the user. */
 		ntr_err_format(&e, line, sizeof line);
@@ -504,7 +503,8 @@ static int trash_orphan(void *user, uint64_t sid, uint64_t n)
 
 	if (!ntr_session_by_id(c->store, sid, &h, NULL) && h.upper == n)
 		return 0;
-	ntr_upper_end_leftovers(c->store, sid, n);
+	if (ntr_upper_end_leftovers(c->store, sid, n))
+		return 0; /* somebody may be in it: the next daemon's */
 	ntr_memory_end(c->store, sid, n);
 	ntr_upper_trash(c->store, sid, n);
 	return 0;

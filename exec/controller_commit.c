@@ -296,7 +296,9 @@ int ntr_ctl_absorb_dead(struct ntr_ctl *c, struct ntr_head *h, const char *tool,
 	int r;
 
 	*ret = (struct ntr_commit){0};
-	r = open_dead(c, h, held_fd, &u);
+	r = ntr_upper_end_leftovers(c->store, h->sid, n); /* nobody writes to it while it is read */
+	if (!r)
+		r = open_dead(c, h, held_fd, &u);
 	if (r == -ENOENT) /* a stop was cut short between trash and record: all of it had been committed */
 		return ntr_live_drop_upper(c->store, h, e);
 	if (!r)

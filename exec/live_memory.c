@@ -103,24 +103,35 @@ static int marked_fd(struct ntr_store *s, uint64_t sid, uint64_t n, int *ret)
 	return r;
 }
 
-/* Until all its processes are gone. */
-static bool await_held(const struct ntr_init_id *id)
+static bool is_gone(int r)
+{
+	return r == -ENOENT || r == -ESRCH;
+}
+
+/* Until all its processes are gone. 1, 0: it is gone itself, or negative errno. */
+static int await_held(const struct ntr_init_id *id)
 {
 	ntr_autofree char *comm = NULL;
 	char path[64];
+	int r;
 
 	snprintf(path, sizeof path, "/proc/%d/comm", (int)id->pid);
 	for (int i = 0; i < READY_MS; i++) {
-		if (!ntr_init_alive(id))
-			return false;
+		r = ntr_init_alive(id);
+		if (r <= 0)
+			return r;
 		free(ntr_steal_ptr(comm));
-		if (!ntr_read_file(AT_FDCWD, path, 64, &comm, NULL) && !strcmp(comm, NTR_INIT_HELD "\n"))
+		r = ntr_read_file(AT_FDCWD, path, 64, &comm, NULL);
+		if (r && !is_gone(r))
+			return r;
+		if (!r && !strcmp(comm, NTR_INIT_HELD "\n"))
 			break;
 		usleep(1000);
 	}
-	return true;
+	return 1;
 }
 
+/* Only what proves that nobody has it any more makes it lost: whoever is told so gives it up. */
 int ntr_memory_rescue(struct ntr_store *s, uint64_t sid, uint64_t n, int *ret_fd)
 {
 	struct ntr_init_id id;
@@ -129,11 +140,17 @@ int ntr_memory_rescue(struct ntr_store *s, uint64_t sid, uint64_t n, int *ret_fd
 
 	if (r)
 		return r;
-	if (ntr_upper_init_of(s, sid, n, &id) || !await_held(&id))
-		return -ENODATA;
+	r = ntr_upper_init_of(s, sid, n, &id);
+	if (r)
+		return r == -ENOENT ? -ENODATA : r;
+	r = await_held(&id);
+	if (r <= 0)
+		return r ? r : -ENODATA;
 	snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)id.pid, number);
 	*ret_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	return *ret_fd < 0 ? -ENODATA : 0;
+	if (*ret_fd >= 0)
+		return 0;
+	return is_gone(-errno) ? -ENODATA : -errno;
 }
 
 void ntr_memory_end(struct ntr_store *s, uint64_t sid, uint64_t n)
@@ -143,9 +160,9 @@ void ntr_memory_end(struct ntr_store *s, uint64_t sid, uint64_t n)
 
 	if (marked_fd(s, sid, n, &number) == -ENOENT || ntr_upper_init_of(s, sid, n, &id))
 		return;
-	if (ntr_init_alive(&id))
+	if (ntr_init_alive(&id) > 0)
 		kill(id.pid, SIGTERM);
-	for (int i = 0; i < 1000 && ntr_init_alive(&id); i++) {
+	for (int i = 0; i < 1000 && ntr_init_alive(&id) > 0; i++) {
 		if (i == 500)
 			kill(id.pid, SIGKILL);
 		usleep(i < 20 ? 500 : 5000);

@@ -22,7 +22,7 @@ uint64_t ntr_memory_size(void);
 /* Takes the answer to a request that made a view with u in memory: fd becomes u's (and is taken over). */
 int ntr_memory_took(struct ntr_store *s, struct ntr_upper *u, const json_t *reply, int fd);
 /* A descriptor of an upper that a dead daemon left in memory. -ENOENT: it is not of that kind; -ENODATA: it
- * is lost. */
+ * is lost, its supervisor being gone. Any other: that cannot be told now, and it is to be tried again. */
 int ntr_memory_rescue(struct ntr_store *s, uint64_t sid, uint64_t n, int *ret_fd);
 /* Tells its supervisor to end, when nothing of it is wanted any more. */
 void ntr_memory_end(struct ntr_store *s, uint64_t sid, uint64_t n);

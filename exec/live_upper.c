@@ -220,35 +220,62 @@ void ntr_upper_close(struct ntr_upper *u)
 	u->fd = u->work_fd = -1;
 }
 
+/* What cannot be looked at is gone only where that is what the failure says: for want of descriptors, say, it
+ * may well be there. Who may not even be signalled is somebody else: ours has our user. */
+static bool is_gone(int r, pid_t pid)
+{
+	return r == -ENOENT || r == -ESRCH || ((r == -EACCES || r == -EPERM) && kill(pid, 0));
+}
+
 /* Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat); 0 when it is gone, or dead
  * and only not reaped yet. With the pid it names one process for ever. */
-static uint64_t proc_start(pid_t pid)
+static int proc_start(pid_t pid, uint64_t *ret)
 {
 	ntr_autofree char *text = NULL;
 	char path[64], state, *p;
 	unsigned long long v = 0;
+	int r;
 
+	*ret = 0;
 	snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-	if (ntr_read_file(AT_FDCWD, path, 4096, &text, NULL) || !(p = strrchr(text, ')')))
+	r = ntr_read_file(AT_FDCWD, path, 4096, &text, NULL);
+	if (r)
+		return is_gone(r, pid) ? 0 : r;
+	p = strrchr(text, ')');
+	if (!p || sscanf(p + 1,
+	                  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
+	                  &state, &v) != 2)
+		return -EIO;
+	*ret = state == 'Z' || state == 'X' ? 0 : v;
+	return 0;
+}
+
+/* "" where /proc does not tell; an error where it does and could not be read now. */
+static int this_boot(char ret[NTR_BOOT_ID_MAX])
+{
+	errno = 0;
+	ntr_boot_id(ret);
+	if (*ret || (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != EIO))
 		return 0;
-	if (sscanf(p + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-	            &state, &v) != 2)
-		return 0;
-	return state == 'Z' || state == 'X' ? 0 : v;
+	return -errno;
 }
 
 int ntr_upper_note_init(struct ntr_store *s, const struct ntr_upper *u, pid_t pid, uint64_t mntns)
 {
 	ntr_autoclose int fd = -1;
 	char name[96], line[96 + NTR_BOOT_ID_MAX], boot[NTR_BOOT_ID_MAX];
-	int n;
+	uint64_t start;
+	int n, r = proc_start(pid, &start);
 
+	if (!r)
+		r = this_boot(boot);
+	if (r)
+		return r;
 	dir_name(u->sid, u->n, "/init", name);
 	fd = openat(ntr_store_dirfd(s), name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	ntr_boot_id(boot);
-	n = snprintf(line, sizeof line, "%d %llu %llu %s\n", (int)pid, (unsigned long long)proc_start(pid),
+	n = snprintf(line, sizeof line, "%d %llu %llu %s\n", (int)pid, (unsigned long long)start,
 	        (unsigned long long)mntns, boot);
 	return ntr_write_all(fd, line, (size_t)n);
 }
@@ -316,7 +343,9 @@ int ntr_upper_init_of(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_
 	if (r)
 		return r;
 	k = sscanf(text, "%d %llu %llu %39s", &pid, &start, &mntns, boot);
-	ntr_boot_id(now);
+	r = this_boot(now);
+	if (r)
+		return r;
 	/* Of an earlier run of the machine nothing is left, and its numbers are somebody else's now. */
 	if (k < 3 || strcmp(k == 4 ? boot : "", now) != 0)
 		return -ENODATA;
@@ -324,24 +353,55 @@ int ntr_upper_init_of(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_
 	return 0;
 }
 
-bool ntr_init_alive(const struct ntr_init_id *id)
+int ntr_init_alive(const struct ntr_init_id *id)
 {
-	return id->pid > 1 && id->start && proc_start(id->pid) == id->start;
+	uint64_t start;
+	int r = id->pid > 1 && id->start ? proc_start(id->pid, &start) : 0;
+
+	if (r)
+		return r;
+	return id->pid > 1 && id->start && start == id->start;
 }
 
-void ntr_upper_end_leftovers(struct ntr_store *s, uint64_t sid, uint64_t n)
+/* An orphaned supervisor ends its session by itself; it is given the time to do so. */
+static int await_end(const struct ntr_init_id *id)
+{
+	int r = 1;
+
+	for (int i = 0; i < 1000 && (r = ntr_init_alive(id)) > 0; i++) {
+		if (i == 500)
+			kill(id->pid, SIGKILL);
+		usleep(i < 20 ? 500 : 5000);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* Whether /proc can be looked through, for which ntr_kill_namespace has no errors. */
+static int can_look(void)
+{
+	ntr_autoclose int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd >= 0 && ntr_namespace_of(getpid()))
+		return 0;
+	return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -errno : -EIO;
+}
+
+int ntr_upper_end_leftovers(struct ntr_store *s, uint64_t sid, uint64_t n)
 {
 	struct ntr_init_id id;
 	char name[96];
+	int r;
 
 	dir_name(sid, n, "/memory", name);
-	if (!faccessat(ntr_store_dirfd(s), name, F_OK, 0) || ntr_upper_init_of(s, sid, n, &id))
-		return;
-	/* An orphaned supervisor ends its session by itself; give it the time to do so. */
-	for (int i = 0; i < 1000 && ntr_init_alive(&id); i++) {
-		if (i == 500)
-			kill(id.pid, SIGKILL);
-		usleep(i < 20 ? 500 : 5000);
-	}
-	ntr_kill_namespace(id.mntns);
+	if (!faccessat(ntr_store_dirfd(s), name, F_OK, 0))
+		return 0;
+	r = ntr_upper_init_of(s, sid, n, &id);
+	if (r)
+		return r == -ENOENT || r == -ENODATA ? 0 : r;
+	r = await_end(&id);
+	if (!r && id.mntns)
+		r = can_look();
+	if (!r)
+		ntr_kill_namespace(id.mntns);
+	return r;
 }

@@ -24,7 +24,7 @@ struct ntr_upper {
 int ntr_upper_make(struct ntr_store *s, uint64_t sid, uint64_t n, uint64_t base_root, struct ntr_upper *ret,
         struct ntr_err *e);
 /* Opens one that is there (fd only), also one in memory. -ENOENT: there is none; -ENODATA: it was in memory,
- * and is lost. */
+ * and is lost. Any other: it may be there, and is to be tried again. */
 int ntr_upper_open(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_upper *ret);
 void ntr_upper_close(struct ntr_upper *u);
 /* Records who mounted it, so that the next daemon can end what is left. mntns as of ntr_namespace_of. */
@@ -35,7 +35,8 @@ struct ntr_init_id {
 	uint64_t start, mntns; /* start: of the process, in ticks */
 };
 int ntr_upper_init_of(struct ntr_store *s, uint64_t sid, uint64_t n, struct ntr_init_id *ret);
-bool ntr_init_alive(const struct ntr_init_id *id);
+/* 1, 0: it is gone, or negative errno: that cannot be told now. */
+int ntr_init_alive(const struct ntr_init_id *id);
 /* Renames to trash and has it deleted by the background sweeper. Missing is success. */
 int ntr_upper_trash(struct ntr_store *s, uint64_t sid, uint64_t n);
 /* Deletes all trash now (also what an earlier daemon left), until stop says so: false then, for some is left.
@@ -48,6 +49,6 @@ void ntr_upper_unstock(struct ntr_store *s);
 /* Every <sid>.<n> directory that is no trash; fn's nonzero return stops. */
 int ntr_upper_each(struct ntr_store *s, int (*fn)(void *user, uint64_t sid, uint64_t n), void *user);
 /* Ends the supervisor recorded for an upper, and every process in its mount namespace; returns when none is
- * left. */
-void ntr_upper_end_leftovers(struct ntr_store *s, uint64_t sid, uint64_t n);
+ * left, or with negative errno when it cannot be told who is: somebody may write to upper then. */
+int ntr_upper_end_leftovers(struct ntr_store *s, uint64_t sid, uint64_t n);
 #endif
