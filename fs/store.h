@@ -109,7 +109,8 @@ void ntr_commit_done(struct ntr_commit *c);
 int ntr_session_name_check(const char *name, struct ntr_err *e);
 /* The same for a session that somebody makes or renames: those of throw-away sessions are not to be had. */
 int ntr_session_name_new(const char *name, struct ntr_err *e);
-/* tmp- and 16 hex digits: what `run --rm` forks. It ends with its call, or with the next start of a daemon. */
+/* tmp- and 16 hex digits: what `run --rm` forks. It ends with its call, or with the next start of a daemon.
+ */
 bool ntr_session_is_throwaway(const char *name);
 
 /* Makes a session with an empty tree (a root inode owned by the owner, mode 0755, a fresh name-hash seed) and
