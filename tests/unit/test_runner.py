@@ -365,6 +365,9 @@ class Keys(unittest.TestCase):
 class FakeHost:
     """The daemon's side of the cache; values of the keys in large do not fit into an answer."""
 
+    returned = 0
+    owner = os.getpid()
+
     def __init__(self, kept, large=()):
         self.kept = {k: values.encode(v) for k, v in kept.items()}
         self.large = large
@@ -462,6 +465,8 @@ class Cache(unittest.TestCase):
 class Objects(unittest.TestCase):
     def ask(self, reply):
         class Channel:
+            returned = 0
+
             def ask(self, message):
                 if isinstance(reply, Exception):
                     raise reply
