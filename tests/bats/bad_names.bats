@@ -47,8 +47,7 @@ teardown() { ntr_teardown; }
 	assert_message "find '"
 	run -1 ntr export -s default@abcdef1 --dir out
 	assert_message "find '"
-	run ls out
-	assert_output ""
+	assert_file_not_exists out
 	assert_equal "$(ntr log --json)" "$before"
 	run ntr run -- cat f
 	assert_output 1
