@@ -536,8 +536,8 @@ class NtrProvider:
             return self.client.request(msg, fds).get("commit")
         came: list[BaseException | None] = []
 
-        def started(event: dict[str, Any], conn: Connection) -> None:
-            if event["event"] != "started":
+        def begun(event: dict[str, Any], conn: Connection) -> None:
+            if event["event"] != "output" or came:  # "started" comes while the call may still wait for its turn
                 return
             try:
                 self.client.request(joining, fds)
@@ -547,8 +547,9 @@ class NtrProvider:
             conn.send({"op": "signal", "sig": int(signal.SIGKILL)})  # it has only kept the place
 
         self.client.request(
-            {"op": "run", "session": msg["session"], "argv": ["sleep", "infinity"], "capture": True, "no_commit": True,
-             "env": [f"PATH={os.environ.get('PATH', os.defpath)}"]}, [_null()], on_event=started
+            {"op": "run", "session": msg["session"], "argv": ["sh", "-c", "echo begun && exec sleep infinity"],
+             "capture": True, "stream": True, "no_commit": True,
+             "env": [f"PATH={os.environ.get('PATH', os.defpath)}"]}, [_null()], on_event=begun
         )  # fmt: skip
         if not came:
             raise WorkspaceError(f"{msg['op']} {msg['key']}", "the call that it was to join has not begun")
