@@ -13,15 +13,17 @@ static struct cfx fx;
 
 /* ---- openings that fail, by the names that the headers make of open and openat */
 
+/* Threads of the daemon's ask, too. */
 static struct {
-	const char *path; /* a pattern; NULL: none */
-	int err;
-	_Atomic int met;
+	const char *_Atomic path; /* a pattern; NULL: none */
+	_Atomic int err, met;
 } bad;
 
 static bool fails(const char *path)
 {
-	if (!bad.path || fnmatch(bad.path, path, 0))
+	const char *pattern = bad.path;
+
+	if (!pattern || fnmatch(pattern, path, 0))
 		return false;
 	bad.met++;
 	errno = bad.err;
