@@ -344,9 +344,14 @@ size_t ntr_ctl_live_sessions(struct ntr_ctl *c, struct ntr_sess ***ret)
 	return n;
 }
 
+bool ntr_sess_in_use(struct ntr_sess *s)
+{
+	return ntr_sess_background(s) || ntr_sess_binds(s) || ntr_sess_passes(s);
+}
+
 static bool is_idle(struct ntr_sess *s)
 {
-	return s->live && !ntr_sess_background(s) && !ntr_sess_binds(s) && !ntr_sess_passes(s);
+	return s->live && !ntr_sess_in_use(s);
 }
 
 bool ntr_ctl_close_idle(struct ntr_sess *not_this)

@@ -371,11 +371,9 @@ static int run_py(struct ntr_sess *s, const struct ntr_head *h, const struct ntr
 
 static int no_place(struct ntr_err *e, int r, const char *cwd)
 {
-	static const char *const whys[] = {"there is no such directory", "it is no directory"};
-
 	ntr_err_set(e, r, "start a call in %s", cwd);
 	if (r == -ENOENT || r == -ENOTDIR)
-		ntr_err_why(e, "%s", whys[r == -ENOTDIR]);
+		ntr_err_why(e, r == -ENOENT ? "there is no such directory" : "it is no directory");
 	ntr_err_todo(e, "name one that is there, or make it first");
 	return r;
 }

@@ -166,11 +166,9 @@ static int commit_tries(struct ntr_sess *s, struct ntr_head *h, bool last, json_
 
 	for (;;) {
 		r = commit_once(s, h, last, desc, res, ret, e);
-		if (ntr_sess_went_meanwhile(r, &tries, e))
-			;
-		else if (r != -EMFILE || !ntr_ctl_close_idle(s))
+		if (!ntr_sess_went_meanwhile(r, &tries, e) && (r != -EMFILE || !ntr_ctl_close_idle(s)))
 			return r;
-		else if (e)
+		if (e)
 			*e = (struct ntr_err){0};
 		*res = (struct ntr_absorb_result){0};
 	}

@@ -287,6 +287,8 @@ unsigned ntr_sess_binds(struct ntr_sess *s);
 /* Processes that calls have left. They end by themselves and nobody tells, so the supervisor is asked where
  * there were some. The session is held. */
 unsigned ntr_sess_background(struct ntr_sess *s);
+/* Has the view background processes or mounts, of root or of an ordinary user? */
+bool ntr_sess_in_use(struct ntr_sess *s);
 /* After a swap: shows the new view at each of them. */
 void ntr_sess_rebind(struct ntr_sess *s);
 /* Takes them away. lazy false: -EBUSY with text naming the first that is in use, with all of them still

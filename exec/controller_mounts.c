@@ -147,7 +147,7 @@ static int close_view(struct ntr_sess *s, struct ntr_head *h, struct ntr_err *e)
 	ntr_auto(ntr_commit_done) struct ntr_commit staged = {0};
 	bool dead = s->live && ntr_initlink_dead(s->live->link, true);
 
-	if (s->live && !dead && (ntr_sess_background(s) || ntr_sess_binds(s) || ntr_sess_passes(s))) {
+	if (s->live && !dead && ntr_sess_in_use(s)) {
 		ntr_err_set(e, -EBUSY, "change the host directories of session %s", h->name);
 		ntr_err_why(e, "its background processes, or a mount of it, use the present ones");
 		ntr_err_todo(e, "end them: ntr stop -s %s", h->name);

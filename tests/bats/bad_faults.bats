@@ -1,20 +1,9 @@
 # A disk that fails writes or reads, or hangs; limits on files and descriptors; a stopped daemon: what a person sees, and
 # that nothing is lost and work goes on by itself as soon as it can. The faults are those of tests/helpers/faultio.c.
 load bad_common
+load faultio
 
-setup_file()
-{
-	command -v cc >/dev/null || skip "no C compiler for the fault injector"
-	cc -shared -fPIC -O1 -o "$BATS_FILE_TMPDIR/faultio.so" "$BATS_TEST_DIRNAME/../helpers/faultio.c" -ldl
-	chmod -R a+rX "$BATS_FILE_TMPDIR"
-}
-
-setup()
-{
-	ntr_setup
-	export FAULTIO=$TEST_DIR/fault
-	: >"$FAULTIO"
-}
+setup() { faultio_setup; }
 
 teardown()
 {
@@ -23,12 +12,11 @@ teardown()
 	ntr_teardown
 }
 
-# The daemon, with the injector in it; with no argument, or with what the environment shall be.
+# A fresh one, as faultio_daemon.
 daemon()
 {
 	ntr daemon stop
-	env LD_PRELOAD="$BATS_FILE_TMPDIR/faultio.so" "$@" ntr sessions >/dev/null
-	pid=$(ntr daemon status --json | json '["pid"]')
+	faultio_daemon "$@"
 }
 fault() { echo "$*" >"$FAULTIO"; }
 commits() { ntr log --json | wc -l; }

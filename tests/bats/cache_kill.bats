@@ -1,20 +1,9 @@
 # The cache beside what can come in between: a rename of the session while processes of it run, and kill -9 of the daemon while a
 # commit is on its way to the disk: what was acknowledged is there afterwards. The disk is held up by tests/helpers/faultio.c.
 load common
+load faultio
 
-setup_file()
-{
-	command -v cc >/dev/null || skip "no C compiler for the fault injector"
-	cc -shared -fPIC -O1 -o "$BATS_FILE_TMPDIR/faultio.so" "$BATS_TEST_DIRNAME/../helpers/faultio.c" -ldl
-	chmod -R a+rX "$BATS_FILE_TMPDIR"
-}
-
-setup()
-{
-	ntr_setup
-	export FAULTIO=$TEST_DIR/fault
-	: >"$FAULTIO"
-}
+setup() { faultio_setup; }
 
 teardown()
 {
@@ -22,12 +11,6 @@ teardown()
 	ntr_teardown
 }
 
-# A daemon whose disk can be held up.
-daemon()
-{
-	env LD_PRELOAD="$BATS_FILE_TMPDIR/faultio.so" ntr sessions >/dev/null
-	pid=$(ntr daemon status --json | json '["pid"]')
-}
 written() { cat "$NTR_STORE"/db/*.log | wc -c; }
 
 # A call that sets `early` and leaves a process, $1, behind; the commit's sync ($2: sync, or write: not even that much) hangs,
@@ -56,7 +39,7 @@ killed_in_commit()
 }
 
 @test "set while the commit is being synced" {
-	daemon
+	faultio_daemon
 	ntr run -c 'echo 1 > f'
 	killed_in_commit 'ntr cache set late v1 && ntr cache set early e2' sync
 	assert_equal "$(ntr cache get late)" v1
@@ -68,7 +51,7 @@ killed_in_commit()
 }
 
 @test "set while the commit is being written, and deleted" {
-	daemon
+	faultio_daemon
 	ntr run -c 'echo 1 > f'
 	killed_in_commit 'ntr cache set late v1 && ntr cache rm early' write
 	assert_equal "$(ntr cache ls)" late

@@ -157,6 +157,23 @@ static inline void cfx_teardown(struct cfx *f)
 	assert_int_equal(ntr_rm_rf(AT_FDCWD, f->dir), 0);
 }
 
+/* A test's setup and teardown for the program's `fx`; after the name what fx is to begin with. */
+#define CFX_SETUP(name, ...)                    \
+	static int name(void **state)           \
+	{                                       \
+		(void)state;                    \
+		fx = (struct cfx){__VA_ARGS__}; \
+		cfx_setup(&fx);                 \
+		return 0;                       \
+	}
+#define CFX_TEARDOWN(name)            \
+	static int name(void **state) \
+	{                             \
+		(void)state;          \
+		cfx_teardown(&fx);    \
+		return 0;             \
+	}
+
 /* ---- calls ---- */
 
 static inline int cfx_try(struct cfx *f, const char *session, const char *script, struct ntr_call_spec spec,

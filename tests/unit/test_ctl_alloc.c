@@ -20,12 +20,7 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	cfx_teardown(&fx);
-	return 0;
-}
+CFX_TEARDOWN(teardown)
 
 /* One call with the n-th allocation failing. The command says on a descriptor of ours when it has written. */
 static int call_failing_at(long n, long *ret_left, bool *ret_wrote)

@@ -8,20 +8,9 @@
 
 static struct cfx fx;
 
-static int setup(void **state)
-{
-	(void)state;
-	fx = (struct cfx){.fold_entries = 0};
-	cfx_setup(&fx);
-	return 0;
-}
+CFX_SETUP(setup, .fold_entries = 0)
 
-static int teardown(void **state)
-{
-	(void)state;
-	cfx_teardown(&fx);
-	return 0;
-}
+CFX_TEARDOWN(teardown)
 
 /* The value of a key, "(none)" when there is none; in a buffer of this thread. */
 static const char *get_at(const char *session, const char *rev, const char *key)

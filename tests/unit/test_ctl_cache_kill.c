@@ -68,13 +68,7 @@ int my_ftruncate(int fd, off_t size)
 
 /* ---- a call whose commit is being written */
 
-static int setup(void **state)
-{
-	(void)state;
-	fx = (struct cfx){.fold_entries = 0};
-	cfx_setup(&fx);
-	return 0;
-}
+CFX_SETUP(setup, .fold_entries = 0)
 
 static int teardown(void **state)
 {

@@ -9,20 +9,9 @@
 
 static struct cfx fx;
 
-static int setup(void **state)
-{
-	(void)state;
-	fx = (struct cfx){.fold_entries = 1, .fold_price = 10};
-	cfx_setup(&fx);
-	return 0;
-}
+CFX_SETUP(setup, .fold_entries = 1, .fold_price = 10)
 
-static int teardown(void **state)
-{
-	(void)state;
-	cfx_teardown(&fx);
-	return 0;
-}
+CFX_TEARDOWN(teardown)
 
 /* The entry of that name; more than one is an error. */
 static const json_t *find(const json_t *list, const char *name)

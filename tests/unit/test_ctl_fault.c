@@ -4,20 +4,9 @@
 
 static struct cfx fx;
 
-static int setup(void **state)
-{
-	(void)state;
-	fx = (struct cfx){.fold_entries = 5};
-	cfx_setup(&fx);
-	return 0;
-}
+CFX_SETUP(setup, .fold_entries = 5)
 
-static int teardown(void **state)
-{
-	(void)state;
-	cfx_teardown(&fx);
-	return 0;
-}
+CFX_TEARDOWN(teardown)
 
 /* ---- the operations, on session "s": its commit has f = 1, its uncommitted work is w = work ---- */
 

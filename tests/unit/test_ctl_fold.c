@@ -5,29 +5,12 @@
 
 static struct cfx fx;
 
-static int setup(void **state)
-{
-	(void)state;
-	fx = (struct cfx){.fold_entries = 0};
-	cfx_setup(&fx);
-	return 0;
-}
+CFX_SETUP(setup, .fold_entries = 0)
 
 /* A fold costs next to nothing: few files do what many would. */
-static int setup_cheap(void **state)
-{
-	(void)state;
-	fx = (struct cfx){.fold_entries = 5, .fold_price = 10};
-	cfx_setup(&fx);
-	return 0;
-}
+CFX_SETUP(setup_cheap, .fold_entries = 5, .fold_price = 10)
 
-static int teardown(void **state)
-{
-	(void)state;
-	cfx_teardown(&fx);
-	return 0;
-}
+CFX_TEARDOWN(teardown)
 
 static uint64_t ops(const char *name)
 {

@@ -33,22 +33,6 @@ static bool fails(const char *path)
 int my_open(const char *path, int flags, ...) __asm__("open64");
 int my_openat(int dirfd, const char *path, int flags, ...) __asm__("openat64");
 
-int my_open(const char *path, int flags, ...)
-{
-	static _Atomic(void *) real;
-	int (*f)(const char *, int, ...);
-	va_list ap;
-	mode_t mode;
-
-	if (!real)
-		real = dlsym(RTLD_NEXT, "open64");
-	*(void **)&f = real;
-	va_start(ap, flags);
-	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
-	va_end(ap);
-	return fails(path) ? -1 : f(path, flags, mode);
-}
-
 int my_openat(int dirfd, const char *path, int flags, ...)
 {
 	static _Atomic(void *) real;
@@ -65,15 +49,20 @@ int my_openat(int dirfd, const char *path, int flags, ...)
 	return fails(path) ? -1 : f(dirfd, path, flags, mode);
 }
 
+int my_open(const char *path, int flags, ...)
+{
+	va_list ap;
+	mode_t mode;
+
+	va_start(ap, flags);
+	mode = flags & (O_CREAT | __O_TMPFILE) ? va_arg(ap, mode_t) : 0;
+	va_end(ap);
+	return my_openat(AT_FDCWD, path, flags, mode);
+}
+
 /* ---- a daemon that ended without a commit */
 
-static int setup(void **state)
-{
-	(void)state;
-	fx = (struct cfx){.fold_entries = 0};
-	cfx_setup(&fx);
-	return 0;
-}
+CFX_SETUP(setup, .fold_entries = 0)
 
 static int teardown(void **state)
 {

@@ -26,12 +26,7 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	cfx_teardown(&fx);
-	return 0;
-}
+CFX_TEARDOWN(teardown)
 
 /* What a script prints; the call must have made a commit, or none. */
 static const char *run(const char *script, struct ntr_call_spec spec, bool commits)

@@ -24,12 +24,7 @@ static int setup(void **state)
 	return 0;
 }
 
-static int teardown(void **state)
-{
-	(void)state;
-	cfx_teardown(&fx);
-	return 0;
-}
+CFX_TEARDOWN(teardown)
 
 /* ---- each session's own thread ---- */
 
