@@ -3,6 +3,7 @@
 #include "versions_impl.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/statfs.h>
@@ -32,9 +33,13 @@ enum ntr_transport ntr_versions_transport(const struct ntr_versions *v)
 	return atomic_load(&v->on_uring) ? NTR_TRANSPORT_URING : NTR_TRANSPORT_DEV;
 }
 
+/* The kernel says on the device itself that the connection is over, in the moment it is: the threads, which
+ * may all be busy, come to know it from their next read. */
 bool ntr_versions_alive(const struct ntr_versions *v)
 {
-	return atomic_load(&v->alive);
+	struct pollfd p = {.fd = fuse_session_fd(v->se)};
+
+	return atomic_load(&v->alive) && (poll(&p, 1, 0) <= 0 || !(p.revents & POLLERR));
 }
 
 void ntr_versions_table(struct ntr_versions *v, uint64_t *ret_inodes, uint64_t *ret_bytes)

@@ -35,7 +35,8 @@ enum ntr_transport ntr_versions_transport(const struct ntr_versions *v);
 /* True when this build's libfuse can do io_uring at all; its version as text. */
 bool ntr_versions_can_uring(void);
 const char *ntr_versions_libfuse(void);
-/* false once the kernel has ended the connection (someone unmounted it). */
+/* false once the kernel has ended the connection (someone unmounted it): never later than a caller of the
+ * mount is told ENOTCONN. */
 bool ntr_versions_alive(const struct ntr_versions *v);
 
 /* Counts and times per request type since the start: name, count, p50 and p99 in microseconds. Stops at fn's

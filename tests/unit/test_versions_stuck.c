@@ -1,5 +1,6 @@
 /* A store that does not answer: the watchdog, service to others meanwhile, and a stop that returns. The store
  * is stopped by the hook that replaces the name hash. */
+#include "base/fusemount.h"
 #include "versions_fixture.h"
 
 #include <pthread.h>
@@ -199,15 +200,48 @@ static void test_ring_ends(void **state)
 	assert_int_equal(ntr_versions_left_behind(), 0);
 }
 
+/* A caller that has just been told so asks for a new mount at once: the end is known before a thread of the
+ * driver, all of which are busy here, comes to read of it. */
+static void test_end_is_known(void **state)
+{
+	int n = f.want == NTR_TRANSPORT_URING ? 1 : 2; /* two on one ring wait for each other */
+	char name[2][16] = {"stuck0", "stuck1"};
+	pthread_t th[2];
+	bool alive;
+	dev_t dev;
+	int r;
+
+	(void)state;
+	assert_int_equal(try("."), 0);
+	assert_true(ntr_versions_alive(f.v));
+	assert_int_equal(ntr_fuse_dev(f.mnt, &dev), 0);
+	pthread_mutex_lock(&gate);
+	for (int i = 0; i < n; i++)
+		assert_int_equal(pthread_create(&th[i], NULL, try_stuck, name[i]), 0);
+	wait_for(n);
+	r = ntr_fuse_abort(dev);
+	alive = ntr_versions_alive(f.v);
+	pthread_mutex_unlock(&gate);
+	for (int i = 0; i < n; i++)
+		pthread_join(th[i], NULL);
+	wait_for(0);
+	if (r && geteuid())
+		skip(); /* only root can, where fusectl is not mounted */
+	assert_int_equal(r, 0);
+	assert_false(alive);
+}
+
 static const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_watchdog, setup, teardown),
         cmocka_unit_test_setup_teardown(test_all_stuck, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_end_is_known, setup, teardown),
 };
 
 static const struct CMUnitTest ring_tests[] = {
         cmocka_unit_test_setup_teardown(test_ring_ends, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stop_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_end_is_known, setup, teardown),
 };
 
 int main(void)
