@@ -231,7 +231,6 @@ int ntr_aobj_fresh(struct ntr_arun *w, struct ntr_aobj *o)
 	if (r)
 		return r;
 	o->flags |= NTR_AO_FRESH;
-	o->tag = in.tag;
 	if (o->dir)
 		o->dir->flags |= NTR_MD_FRESH;
 	return ntr_aobj_take(w, o, in.ino);

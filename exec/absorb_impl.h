@@ -200,7 +200,7 @@ struct ntr_aobj {
 	uint64_t under;   /* base inode beneath it */
 	uint64_t data_of; /* metacopy: base inode whose content it has */
 	unsigned flags;
-	uint32_t mode, uid, gid, nlink, tag; /* tag: of a new inode */
+	uint32_t mode, uid, gid, nlink;
 	uint64_t rdev, blocks;
 	struct timespec atime, mtime, ctime, btime;
 	struct ntr_marks marks;

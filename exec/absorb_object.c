@@ -105,7 +105,7 @@ int ntr_aobj_create(struct ntr_arun *w, struct ntr_aobj *o)
 
 	memset(&in, 0, offsetof(struct ntr_inode, payload));
 	in.ino = o->tree;
-	in.tag = o->tag;
+	in.tag = (uint32_t)o->st.ino; /* the file is shown with it until it is folded */
 	in.mode = o->mode;
 	in.uid = ntr_store_uid_in(w->store, o->uid);
 	in.gid = ntr_store_gid_in(w->store, o->gid);

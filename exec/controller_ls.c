@@ -2,6 +2,7 @@
 #include "controller_impl.h"
 #include "entries.h"
 
+#include "../base/shownino.h"
 #include "../fs/file.h"
 #include "../fs/names.h"
 
@@ -16,7 +17,7 @@ static int add(const struct ntr_snap *snap, const struct ntr_inode *in, const ch
 	struct stat st;
 
 	ntr_inode_stat(snap->store, in, &st);
-	st.st_ino <<= NTR_INO_FUSE_SHIFT;
+	st.st_ino = ntr_shown_of(in->ino, in->tag);
 	if (link) {
 		memcpy(target, in->payload, in->payload_len);
 		target[in->payload_len] = '\0';

@@ -12,6 +12,7 @@
 #ifndef NTR_EXEC_INIT_RENAME_H
 #define NTR_EXEC_INIT_RENAME_H
 
+#include "../base/shownino.h"
 #include "../base/util.h"
 
 #include <limits.h>
@@ -27,8 +28,6 @@
  * prefix. */
 #define NTR_RENAME_MARK "user.overlay.ntr"
 
-/* st_ino of the versions mount is the tree's inode number, shifted (fs/inode.h). */
-enum { NTR_RENAME_INO_SHIFT = 11 };
 enum { NTR_RENAME_LOWER, NTR_RENAME_UPPER, NTR_RENAME_WORK, NTR_RENAME_FDS };
 
 enum { NTR_ANSWER_IDLE, NTR_ANSWER_BUSY, NTR_ANSWER_PAUSED };

@@ -272,7 +272,7 @@ static uint64_t tree_ino(int lower, const char *name, const struct stat *st)
 	if ((!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode)) || lower < 0 ||
 	        fstatat(lower, name, &low, AT_SYMLINK_NOFOLLOW))
 		return 0;
-	return (uint64_t)low.st_ino >> NTR_RENAME_INO_SHIFT;
+	return ntr_shown_ino(low.st_ino);
 }
 
 /* 1: it is one more name of a file that has been copied. A file that keeps a name elsewhere is another one

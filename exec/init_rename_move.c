@@ -295,7 +295,7 @@ static uint64_t ino_of(int lower)
 {
 	struct stat st;
 
-	return lower < 0 || fstat(lower, &st) ? 0 : (uint64_t)st.st_ino >> NTR_RENAME_INO_SHIFT;
+	return lower < 0 || fstat(lower, &st) ? 0 : ntr_shown_ino(st.st_ino);
 }
 
 /* Nothing has been changed when it fails with anything but what the last step says. */

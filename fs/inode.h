@@ -36,7 +36,6 @@ enum {
 	NTR_INODE_INLINE = 512,  /* largest content kept in the record */
 	NTR_EXTENT_GROUP = 64,   /* chunk ids per EXTENT item: 4 MiB of file */
 	NTR_SIZE_MAX_LOG2 = 53,  /* larger files are EFBIG */
-	NTR_INO_FUSE_SHIFT = 11, /* st_ino = inode << 11 (design, "Merged view") */
 };
 enum ntr_payload {
 	NTR_DATA_NONE,    /* empty file, or not a file with data */
@@ -49,7 +48,7 @@ enum { NTR_INODE_HAS_XATTR = 1, NTR_INODE_HAS_LINKS = 2, NTR_INODE_RACY = 4 /* r
 
 struct ntr_inode {
 	uint64_t ino, version;
-	uint32_t flags, tag;            /* tag: random at birth */
+	uint32_t flags, tag;            /* tag: of st_ino (base/shownino.h) */
 	uint32_t mode, uid, gid, nlink; /* uid, gid as stored; a directory's nlink is 2 + its directories */
 	uint64_t rdev, size, blocks;    /* blocks of 512 bytes really held (holes not) */
 	struct timespec atime, mtime, ctime, btime;
@@ -66,7 +65,7 @@ struct ntr_inode {
 int ntr_inode_get(const struct ntr_snap *s, uint64_t ino, struct ntr_inode *ret);
 /* Writes the record (in->ino), with the transaction's version. */
 int ntr_inode_put(struct ntr_txn *t, struct ntr_inode *in);
-/* A fresh number (never used before in this store), tag and record for a new object; the caller fills the
+/* A fresh number (never used before in this store), a random tag and a record for a new object; the caller fills the
  * rest and puts it. */
 int ntr_inode_new(struct ntr_txn *t, uint32_t mode, struct ntr_inode *ret);
 /* Deletes every item of an inode: record, xattrs, entries, extents, links. */
@@ -74,7 +73,7 @@ int ntr_inode_erase(struct ntr_txn *t, uint64_t ino);
 /* Encoding, exposed for fsck and tests. decode checks everything: -EUCLEAN. out[NTR_VALUE_MAX]. */
 int ntr_inode_encode(const struct ntr_inode *in, uint8_t *out, size_t *ret_len);
 int ntr_inode_decode(uint64_t ino, const uint8_t *val, size_t len, struct ntr_inode *ret);
-/* struct stat with host ids (st_ino not shifted, st_dev 0, directories' st_size 4096). */
+/* struct stat with host ids (st_ino the tree's number, st_dev 0, directories' st_size 4096). */
 void ntr_inode_stat(const struct ntr_store *st, const struct ntr_inode *in, struct stat *ret);
 
 /* Name hash of a directory entry under this tree's seed, in [3, 2^63-1]: also the readdir cookie. */

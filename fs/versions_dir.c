@@ -47,11 +47,21 @@ static bool add(struct fill *f, const char *name, const struct fuse_entry_param 
 	return true;
 }
 
+/* What stat(2) says, too; of a record that cannot be read nobody learns more. 0: the mount's top. */
+static uint64_t number(const struct fill *f, uint64_t ino)
+{
+	struct ntr_inode in;
+
+	if (!ino)
+		return 1;
+	return ntr_shown_of(ino, ntr_inode_get(&f->snap, ino, &in) ? 0 : in.tag);
+}
+
 static bool add_bare(struct fill *f, const char *name, uint64_t ino, uint8_t dtype, uint64_t cookie)
 {
 	struct fuse_entry_param e = {.ino = 0};
 
-	e.attr.st_ino = ino ? ino << NTR_INO_FUSE_SHIFT : 1;
+	e.attr.st_ino = number(f, ino);
 	e.attr.st_mode = (mode_t)dtype << 12;
 	return add(f, name, &e, cookie);
 }

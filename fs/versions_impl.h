@@ -14,6 +14,7 @@
 #define NTR_FS_VERSIONS_IMPL_H
 
 #include "../base/fusemount.h"
+#include "../base/shownino.h"
 #include "../base/util.h"
 #include "inode.h"
 #include "versions.h"

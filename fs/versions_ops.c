@@ -63,7 +63,7 @@ static void op_init(void *user, struct fuse_conn_info *c)
 void ntr_vstat(struct ntr_versions *v, const struct ntr_inode *in, struct stat *ret)
 {
 	ntr_inode_stat(v->store, in, ret);
-	ret->st_ino = in->ino << NTR_INO_FUSE_SHIFT;
+	ret->st_ino = ntr_shown_of(in->ino, in->tag);
 	ret->st_blksize = 4096;
 }
 

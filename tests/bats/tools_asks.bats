@@ -338,6 +338,22 @@ print(mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ)[:])"'
 	assert_output $'ref: refs/heads/main\nold'
 }
 
+# git's index keeps the low 32 bits of a number; with another one there it would read every file of a new clone again.
+@test "the fold of new files changes their numbers only above 32 bits, as listings show them, too: git reads none again" {
+	local low='import sys
+for line in sys.stdin:
+    number, path = line.split()
+    print(int(number) % (1 << 32), path)' before
+	ntr run -c 'git init -q .; mkdir d; for i in {1..40}; do echo $i >d/$i; done; ln -s 1 d/l; git add .; sleep 1.1; git status --porcelain >/dev/null'
+	before=$(ntr run -c 'find d -printf "%i %p\n" | sort -k2' | /usr/bin/python3 -c "$low")
+	ntr stop
+	assert_equal "$(ntr run -c 'find d -printf "%i %p\n" | sort -k2' | /usr/bin/python3 -c "$low")" "$before"
+	run ntr run -c 'git diff-files'
+	assert_output ""
+	run ntr run -c 'diff <(ls -ia d | awk "{ print \$1, \$2 }" | sort -k2) <(cd d; stat -c "%i %n" . .. * | sort -k2)'
+	assert_success
+}
+
 # An ordinary user's rename of a committed file is a new file to the store: overlayfs leaves no trace of the old name.
 @test "a file keeps its inode number over a change, a fold, a rename, a restart; two files never share one" {
 	local ids one=one

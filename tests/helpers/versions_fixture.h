@@ -168,12 +168,20 @@ struct vfx_walk {
 	unsigned entries;
 };
 
+static inline uint64_t vfx_number(const struct vfx_walk *w, uint64_t ino)
+{
+	struct ntr_inode in;
+
+	assert_int_equal(ntr_inode_get(&w->snap, ino, &in), 0);
+	return ntr_shown_of(ino, in.tag);
+}
+
 static inline void vfx_same_stat(const struct vfx_walk *w, const struct ntr_inode *in, const struct stat *st)
 {
 	struct stat want;
 
 	ntr_inode_stat(w->st, in, &want);
-	assert_true(st->st_ino == in->ino << NTR_INO_FUSE_SHIFT);
+	assert_true(st->st_ino == ntr_shown_of(in->ino, in->tag));
 	assert_int_equal(st->st_mode, want.st_mode);
 	assert_int_equal(st->st_nlink, want.st_nlink);
 	assert_int_equal(st->st_uid, want.st_uid);
@@ -323,7 +331,7 @@ static inline void vfx_same_dir(struct vfx_walk *w, uint64_t ino, int dirfd)
 	de = readdir(dir);
 	assert_non_null(de);
 	assert_string_equal(de->d_name, ".");
-	assert_true(de->d_ino == ino << NTR_INO_FUSE_SHIFT);
+	assert_true(de->d_ino == vfx_number(w, ino));
 	de = readdir(dir);
 	assert_non_null(de);
 	assert_string_equal(de->d_name, "..");
@@ -332,7 +340,7 @@ static inline void vfx_same_dir(struct vfx_walk *w, uint64_t ino, int dirfd)
 		de = readdir(dir);
 		assert_non_null(de);
 		assert_string_equal(de->d_name, d.name);
-		assert_true(de->d_ino == d.ino << NTR_INO_FUSE_SHIFT);
+		assert_true(de->d_ino == vfx_number(w, d.ino));
 		assert_int_equal(de->d_type, d.dtype);
 		vfx_same_entry(w, &d, dirfd);
 		w->entries++;
