@@ -33,9 +33,9 @@ enum {
 };
 enum { NTR_ITEM_CHUNKS = 1 }; /* value flag */
 enum {
-	NTR_INODE_INLINE = 512,  /* largest content kept in the record */
-	NTR_EXTENT_GROUP = 64,   /* chunk ids per EXTENT item: 4 MiB of file */
-	NTR_SIZE_MAX_LOG2 = 53,  /* larger files are EFBIG */
+	NTR_INODE_INLINE = 512, /* largest content kept in the record */
+	NTR_EXTENT_GROUP = 64,  /* chunk ids per EXTENT item: 4 MiB of file */
+	NTR_SIZE_MAX_LOG2 = 53, /* larger files are EFBIG */
 };
 enum ntr_payload {
 	NTR_DATA_NONE,    /* empty file, or not a file with data */
@@ -65,8 +65,8 @@ struct ntr_inode {
 int ntr_inode_get(const struct ntr_snap *s, uint64_t ino, struct ntr_inode *ret);
 /* Writes the record (in->ino), with the transaction's version. */
 int ntr_inode_put(struct ntr_txn *t, struct ntr_inode *in);
-/* A fresh number (never used before in this store), a random tag and a record for a new object; the caller fills the
- * rest and puts it. */
+/* A fresh number (never used before in this store), a random tag and a record for a new object; the caller
+ * fills the rest and puts it. */
 int ntr_inode_new(struct ntr_txn *t, uint32_t mode, struct ntr_inode *ret);
 /* Deletes every item of an inode: record, xattrs, entries, extents, links. */
 int ntr_inode_erase(struct ntr_txn *t, uint64_t ino);
