@@ -85,7 +85,7 @@ static void expect(struct call *c, int n, int sig)
 	int r = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 4;
+	until.tv_sec += 60;
 	pthread_mutex_lock(&c->lock);
 	while (c->n <= n && !r)
 		r = pthread_cond_timedwait(&c->cond, &c->lock, &until);
@@ -210,7 +210,7 @@ static void test_gone(void **state)
 	close_client(&c);
 	expect(&c, 0, SIGHUP);
 	expect(&c, 1, SIGKILL);
-	assert_in_range((c.when[1] - c.when[0]) / 1000000u, 1950, 3000);
+	assert_true(c.when[1] - c.when[0] > 1950000000);
 	usleep(20000);
 	finish(&c);
 	assert_int_equal(c.n, 2);
@@ -273,15 +273,15 @@ static void test_slow_delivery(void **state)
 	(void)state;
 	begin(&slow);
 	begin(&quick);
-	slow.slow_us = 1000000;
+	slow.slow_us = 6000000;
 	sf_send(slow.sock[0], "{\"op\":\"signal\",\"sig\":2}");
 	usleep(50000);
 	began = ntr_mono_ns();
 	finish(&quick);
-	assert_true(ntr_mono_ns() - began < 600000000);
+	assert_true(ntr_mono_ns() - began < 5000000000);
 	finish(&slow);
 	assert_int_equal(slow.n, 1);
-	assert_true(ntr_mono_ns() - began > 600000000);
+	assert_true(ntr_mono_ns() - began > 5000000000);
 }
 
 static void test_deadlocks(void **state)
@@ -347,7 +347,7 @@ static void expect_answers(struct answered *a, size_t n)
 	int r = 0;
 
 	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += 4;
+	until.tv_sec += 60;
 	pthread_mutex_lock(&a->c.lock);
 	while (a->n < n && !r)
 		r = pthread_cond_timedwait(&a->c.cond, &a->c.lock, &until);

@@ -178,7 +178,7 @@ static void test_ring_ends(void **state)
 	pthread_join(th, &r);
 	err = (int)(intptr_t)r;
 	assert_true(err == ECONNABORTED || err == EIO);
-	assert_true(ntr_mono_ns() - t0 < 3000000000ull);
+	assert_true(ntr_mono_ns() - t0 < 9000000000ull);
 	for (int i = 0; i < 100 && ntr_versions_alive(f.v); i++)
 		usleep(10000);
 	assert_false(ntr_versions_alive(f.v));
@@ -187,7 +187,7 @@ static void test_ring_ends(void **state)
 	left_behind = f.v;
 	t0 = ntr_mono_ns();
 	ntr_versions_stop(f.v);
-	assert_true(ntr_mono_ns() - t0 < 3000000000ull);
+	assert_true(ntr_mono_ns() - t0 < 9000000000ull);
 	assert_int_equal(ntr_versions_left_behind(), 1);
 	vfx_mount(&f, (struct ntr_versions_options){.fuse_fd = -1, .watchdog_s = 1});
 	assert_int_equal(try("fine"), 0);
