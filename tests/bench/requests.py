@@ -82,6 +82,8 @@ def g_tree():
 def g_git():
     ntr("new", "g")
     step("git clone", "g", GIT + f"clone -q --no-hardlinks {DATA}/repo.git r")
+    # What was indexed within a second of its being written git reads again, anywhere.
+    step("git status behind it", "g", f"cd r; sleep 1.1; {GIT} status --porcelain")
     step("git status, all new since the fold", "g", f"cd r; {GIT} status --porcelain", "view")
     step("git status again", "g", f"cd r; {GIT} status --porcelain")
     step("git status, first cold pass", "g", f"cd r; {GIT} status --porcelain", "cold")
