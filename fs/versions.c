@@ -237,8 +237,8 @@ static bool still_there(struct ntr_versions *v)
 	dev_t dev;
 	int r = ntr_fuse_dev(v->mountpoint, &dev);
 
-	if (r == 0 && v->dev)
-		return dev == v->dev;
+	if (r == 0 && atomic_load(&v->dev))
+		return dev == atomic_load(&v->dev);
 	return r != -ENOENT && atomic_load(&v->alive);
 }
 
@@ -247,7 +247,7 @@ static void detach(struct ntr_versions *v)
 	if (v->mounted && still_there(v))
 		(void)ntr_mount_detach(v->mountpoint);
 	v->mounted = false;
-	v->dev = 0;
+	atomic_store(&v->dev, 0);
 }
 
 static bool threads_stop(struct ntr_versions *v)
@@ -315,11 +315,12 @@ static int open_device(struct ntr_versions *v, struct ntr_err *e)
 		v->fd = -1;
 		return ntr_err_set(e, -errno, "serve the FUSE device");
 	}
+	dev_t dev;
 	int r = ntr_vmount(v->mountpoint, &v->fd, e);
 
 	v->mounted = r == 0;
-	if (r == 0 && ntr_fuse_dev(v->mountpoint, &v->dev) < 0)
-		v->dev = 0;
+	if (r == 0)
+		atomic_store(&v->dev, ntr_fuse_dev(v->mountpoint, &dev) < 0 ? 0 : dev);
 	return r;
 }
 
@@ -414,8 +415,8 @@ static int probe_mount(struct ntr_versions *v, struct ntr_err *e)
 			;
 		return ntr_err_set(e, -ETIMEDOUT, "serve the versions mount");
 	}
-	if (v->dev)
-		ntr_vmount_readahead(v->dev, READAHEAD_KIB);
+	if (atomic_load(&v->dev))
+		ntr_vmount_readahead(atomic_load(&v->dev), READAHEAD_KIB);
 	return 0;
 }
 

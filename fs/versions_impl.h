@@ -80,7 +80,7 @@ struct ntr_versions {
 	struct ntr_vtable *table;
 	struct ntr_vnode root; /* FUSE_ROOT_ID */
 	char *mountpoint;      /* absolute, without symlinks; NULL: mounted by somebody else */
-	dev_t dev;             /* of the mount; 0: unknown */
+	_Atomic dev_t dev;     /* of the mount; 0: unknown */
 	bool mounted;          /* by us, and not detached yet */
 	struct timespec born;
 	uid_t uid;

@@ -7,16 +7,21 @@
 
 bool ntr_vabort(struct ntr_versions *v)
 {
-	int r = v->dev && major(v->dev) == 0 ? ntr_fuse_abort(v->dev) : -ENODEV;
+	dev_t dev = atomic_load(&v->dev);
+
+	/* Before: whoever learns of the end from the device stops this mount, and is to wait for its threads
+	 * no longer than they can be waited for. */
+	atomic_store(&v->aborted, true);
+	int r = dev && major(dev) == 0 ? ntr_fuse_abort(dev) : -ENODEV;
 
 	if (r) {
+		atomic_store(&v->aborted, false);
 		ntr_vlog("its connection cannot be ended from here (%s); the kernel does it where it has "
 		         "timeouts (Linux 6.15 and newer)",
 		        strerror(-r));
 		return false;
 	}
 	ntr_vlog("ended its connection: what waits in it got an error; the next call mounts anew");
-	atomic_store(&v->aborted, true);
 	ntr_versions_ended(v);
 	return true;
 }
