@@ -237,8 +237,10 @@ static bool still_there(struct ntr_versions *v)
 	dev_t dev;
 	int r = ntr_fuse_dev(v->mountpoint, &dev);
 
-	if (r == 0 && atomic_load(&v->dev))
-		return dev == atomic_load(&v->dev);
+	dev_t own = atomic_load(&v->dev);
+
+	if (r == 0 && own)
+		return dev == own;
 	return r != -ENOENT && atomic_load(&v->alive);
 }
 
@@ -415,8 +417,10 @@ static int probe_mount(struct ntr_versions *v, struct ntr_err *e)
 			;
 		return ntr_err_set(e, -ETIMEDOUT, "serve the versions mount");
 	}
-	if (atomic_load(&v->dev))
-		ntr_vmount_readahead(atomic_load(&v->dev), READAHEAD_KIB);
+	dev_t dev = atomic_load(&v->dev);
+
+	if (dev)
+		ntr_vmount_readahead(dev, READAHEAD_KIB);
 	return 0;
 }
 

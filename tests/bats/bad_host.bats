@@ -71,12 +71,12 @@ intact()
 	[[ $(id -u) != 0 ]] || skip "root needs none"
 	mkdir bin
 	ln -s "$(type -P bash)" bin/
-	PATH=$NTR_BIN:$TEST_DIR/work/bin run -125 ntr run -s s -- true
+	PATH=$NTR_BIN:$PWD/bin run -125 ntr run -s s -- true
 	assert_message 'mount the versions' 'an ordinary user mounts through fusermount3, and there is none' 'install the package fuse3'
 	ntr daemon stop
 	printf '#!/bin/bash\necho "fusermount3: mount failed: Operation not permitted" >&2\nexit 1\n' >bin/fusermount3
 	chmod 755 bin/fusermount3
-	PATH=$TEST_DIR/work/bin:$PATH run -125 ntr run -s s -- true
+	PATH=$PWD/bin:$PATH run -125 ntr run -s s -- true
 	assert_message 'fusermount3: mount failed: Operation not permitted' 'set-uid root'
 	ntr daemon stop
 	intact

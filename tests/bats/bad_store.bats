@@ -15,11 +15,11 @@ both_say()
 
 @test "a store that is a file, lies below one, or among foreign files" {
 	echo mine >file
-	NTR_STORE=$TEST_DIR/work/file both_say "file is no directory" '--store DIR or NTR_STORE'
-	NTR_STORE=$TEST_DIR/work/file/x both_say 'file/x is no directory' '--store DIR or NTR_STORE'
+	NTR_STORE=$PWD/file both_say "file is no directory" '--store DIR or NTR_STORE'
+	NTR_STORE=$PWD/file/x both_say 'file/x is no directory' '--store DIR or NTR_STORE'
 	mkdir foreign
 	touch foreign/mine
-	NTR_STORE=$TEST_DIR/work/foreign both_say 'it is no store, and not empty' "it holds 'mine'" 'an empty folder'
+	NTR_STORE=$PWD/foreign both_say 'it is no store, and not empty' "it holds 'mine'" 'an empty folder'
 	assert_equal "$(ls -A foreign)" mine
 	assert_equal "$(<file)" mine
 	NTR_STORE=/proc/ntr both_say "make the folder '/proc/ntr'" '--store DIR or NTR_STORE'
