@@ -73,16 +73,34 @@ static int fuse_mount(const struct ntr_cmd *cmd, const char *dir, bool ro, int *
 	        text[0] ? text : "fusermount3 failed");
 }
 
+/* What is said in text[size]. 0, 1 when the mount stays, or negative errno.
+ * fusermount3 looks the mount up in /etc/mtab, which a bare root file system lacks; umount(8) asks the
+ * kernel. */
+static int fuse_unmount(const char *dir, bool lazy, char *text, size_t size)
+{
+	char fusermount[] = "fusermount3", u[] = "-u", uz[] = "-uz", dashes[] = "--";
+	char umount[] = "umount", l[] = "-l", second[512] = "";
+	ntr_autofree char *where = strdup(dir);
+	char *first[] = {fusermount, lazy ? uz : u, dashes, where, NULL};
+	char *lazily[] = {umount, l, where, NULL}, *plainly[] = {umount, where, NULL};
+	int status = 0, r = where ? ntr_spawn_wait(first, -1, NULL, text, size, &status) : -ENOMEM;
+
+	if (r || !failed(status))
+		return r;
+	if (strstr(text, "busy"))
+		return 1;
+	r = ntr_spawn_wait(lazy ? lazily : plainly, -1, NULL, second, sizeof second, &status);
+	if (strstr(second, "busy"))
+		snprintf(text, size, "%s", second);
+	return r || failed(status);
+}
+
 /* Takes a mount away whose server did not come. */
 static void fuse_undo(const char *dir)
 {
-	char name[] = "fusermount3", opts[] = "-uqz", dashes[] = "--", text[64];
-	ntr_autofree char *where = strdup(dir);
-	char *argv[] = {name, opts, dashes, where, NULL};
-	int status;
+	char text[64] = "";
 
-	if (where)
-		ntr_spawn_wait(argv, -1, NULL, text, sizeof text, &status);
+	fuse_unmount(dir, true, text, sizeof text);
 }
 
 static json_t *mount_request(const char *session, const char *rev, const char *dir)
@@ -223,16 +241,14 @@ static int umount_busy(const struct ntr_cmd *cmd, const char *dir)
 
 static int umount_user(const struct ntr_cmd *cmd, const char *dir)
 {
-	char name[] = "fusermount3", opt[] = "-u", dashes[] = "--", text[512];
-	ntr_autofree char *where = strdup(dir);
-	char *argv[] = {name, opt, dashes, where, NULL};
-	int status = 0, r;
+	char text[512] = "";
 
 	for (int i = 0;; i++) {
-		r = where ? ntr_spawn_wait(argv, -1, NULL, text, sizeof text, &status) : -ENOMEM;
-		if (r)
+		int r = fuse_unmount(dir, false, text, sizeof text);
+
+		if (r < 0)
 			return fusermount_missing(cmd, r);
-		if (!failed(status))
+		if (!r)
 			return 0;
 		if (!strstr(text, "busy"))
 			break;

@@ -55,8 +55,8 @@ int ntr_mount_is_there(const char *path);
 
 /* For tests: is anything mounted at path that answers ENOTCONN (a dead FUSE mount)? 1, 0. */
 int ntr_mount_is_dead(const char *path);
-/* Detaches whatever is mounted at path (root: umount2 MNT_DETACH, else fusermount3 -u -z). 0 or negative
- * errno. */
+/* Detaches whatever is mounted at path (root: umount2 MNT_DETACH, else fusermount3 -u -z or umount -l).
+ * 0 or negative errno. */
 int ntr_mount_detach(const char *path);
 
 #endif

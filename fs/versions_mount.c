@@ -227,23 +227,34 @@ int ntr_vmount(const char *path, int *ret_fd, struct ntr_err *e)
 	return 0;
 }
 
-int ntr_mount_detach(const char *path)
+/* Has a set-uid program unmount. 0, or negative errno. */
+static int detach_by(char *program, char *flags, const char *path)
 {
-	char name[] = "fusermount3", flags[] = "-uz", dashes[] = "--";
+	char dashes[] = "--";
 	ntr_autofree char *dir = strdup(path);
-	char *argv[] = {name, flags, dashes, dir, NULL};
+	char *argv[] = {program, flags, dashes, dir, NULL};
 	pid_t pid;
 
-	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
-		return 0;
-	if (geteuid() == 0 || errno != EPERM)
-		return -errno;
-	ntr_autoclose int errfd = memfd_create("ntr-fusermount", MFD_CLOEXEC);
+	ntr_autoclose int errfd = memfd_create("ntr-unmount", MFD_CLOEXEC);
 	if (!dir || errfd < 0)
 		return -ENOMEM;
 	int r = spawn_helper(argv, -1, errfd, &pid);
 
 	return r ? r : wait_helper(pid);
+}
+
+int ntr_mount_detach(const char *path)
+{
+	char fusermount[] = "fusermount3", uz[] = "-uz", umount[] = "umount", l[] = "-l";
+
+	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
+		return 0;
+	if (geteuid() == 0 || errno != EPERM)
+		return -errno;
+	int r = detach_by(fusermount, uz, path);
+
+	/* It looks in /etc/mtab, which a bare root file system lacks; umount(8) asks the kernel. */
+	return r && detach_by(umount, l, path) ? r : 0;
 }
 
 /* ---- what is mounted ---- */

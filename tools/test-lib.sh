@@ -66,7 +66,7 @@ bats_run() {
 	if [ "$who" = user ]; then
 		chmod 700 "$home"
 		[ "$(id -u)" -ne 0 ] || chown -R 65534:65534 "$home"
-		as_user "${cmd[@]}" </dev/null || status=1
+		(cd "$dir" && as_user "${cmd[@]}") </dev/null || status=1 # the checkout may lie in root's home
 	else
 		chmod 1777 "$home" # its tests become the ordinary user for a moment
 		"${cmd[@]}" </dev/null || status=1

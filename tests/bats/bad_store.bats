@@ -53,6 +53,45 @@ both_say()
 	assert_message 'use a store of your own'
 }
 
+@test "an ordinary user where there is no /etc/mtab, which fusermount3 reads: mounts go all the same" {
+	[[ $(id -u) == 0 ]] || skip "takes root to hide it"
+	local as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
+	"${as[@]}" unshare -Ur true 2>/dev/null || skip "user namespaces are refused here"
+	chmod 755 "$TEST_DIR"
+	mkdir -m 700 theirs
+	chown 65534:65534 theirs
+	export HOME=$PWD/theirs NTR_STORE=$PWD/theirs/store XDG_RUNTIME_DIR=$PWD/theirs/run
+	cat >user <<-'END'
+		set -e
+		mkdir -m 700 "$XDG_RUNTIME_DIR" "$HOME/at"
+		ntr run -s s -c 'echo 1 > f'
+		ntr daemon stop
+		ntr run -s s -- cat f
+		kill -9 "$(ntr daemon status --json | sed -E 's/.*"pid": ?([0-9]+).*/\1/')"
+		ntr run -s s -- cat f
+		ntr mount s "$HOME/at"
+		cat "$HOME/at/f"
+		cd "$HOME/at"
+		! ntr umount "$HOME/at" 2>"$HOME/busy"
+		grep -o 'is in use' "$HOME/busy"
+		cd /
+		ntr umount "$HOME/at"
+		ntr daemon stop
+		! grep "$HOME/at" /proc/self/mounts
+	END
+	cat >hidden <<-'END'
+		set -e
+		mkdir etc
+		mount -t tmpfs none etc
+		mkdir etc/upper etc/work
+		mount -t overlay -o lowerdir=/etc,upperdir=etc/upper,workdir=etc/work none /etc
+		rm -f /etc/mtab
+		"$@"
+	END
+	run -0 unshare -m --propagation private bash hidden "${as[@]}" bash "$PWD/user"
+	assert_output $'1\n1\n1\nis in use'
+}
+
 @test "a store on a file system that is read-only" {
 	inside <<-'END'
 		ntr run -c 'echo 1 > f'

@@ -24,7 +24,7 @@ as() {
 		NTR_LIBEXEC="$stage_dir/bin" PATH="$stage_dir/bin:$PATH" "$@")
 	if [ "$who" = user ]; then
 		[ "$(id -u)" -ne 0 ] || chown -R 65534:65534 "$home"
-		as_user "${cmd[@]}" || status=$?
+		(cd "$stage_dir" && as_user "${cmd[@]}") || status=$? # the checkout may lie in root's home
 	else
 		chmod 1777 "$home" # tests become the ordinary user themselves
 		"${cmd[@]}" || status=$?

@@ -3,7 +3,7 @@
 # docs/posix.md lists fails and nothing else.
 say "a directory of 1,000,000 entries that changes while it is listed"
 entries=$(at_scale 1000000 20000)
-for_everybody "listing of $entries entries" "$top/tests/posix/large.sh" "$entries"
+for_everybody "listing of $entries entries" "$stage_dir/tests/posix/large.sh" "$entries"
 if [ -z "${NTR_PJDFSTEST:-}" ]; then
 	skips+=("pjdfstest: NTR_PJDFSTEST names no checkout of it")
 elif [ "$(id -u)" -ne 0 ]; then
