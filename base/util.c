@@ -116,6 +116,21 @@ int ntr_read_file(int dirfd, const char *path, size_t max, char **ret_data, size
 	return 0;
 }
 
+void ntr_last_line(int fd, char *text, size_t size)
+{
+	struct stat st;
+	off_t all = fstat(fd, &st) ? 0 : st.st_size, keep = (off_t)size - 1;
+	ssize_t n = pread(fd, text, size - 1, all > keep ? all - keep : 0);
+
+	while (n > 0 && text[n - 1] == '\n')
+		n--;
+	text[n > 0 ? n : 0] = '\0';
+	const char *line = strrchr(text, '\n');
+
+	if (line)
+		memmove(text, line + 1, strlen(line));
+}
+
 int ntr_mkdir_p(const char *path, mode_t mode)
 {
 	ntr_autofree char *p = strdup(path);

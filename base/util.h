@@ -129,6 +129,10 @@ int ntr_pread_exact(int fd, void *buf, size_t n, off_t off);
  * that the caller frees. Returns 0 or negative errno (-EFBIG above max). */
 int ntr_read_file(int dirfd, const char *path, size_t max, char **ret_data, size_t *ret_len);
 
+/* What a program said last: the last line with text in the file fd, cut at its front to fit size (>= 1),
+ * without its end; "" where there is none. A warning may precede the reason. */
+void ntr_last_line(int fd, char *text, size_t size);
+
 /* mkdir -p with mode for the folders it makes. 0 or negative errno. */
 int ntr_mkdir_p(const char *path, mode_t mode);
 

@@ -98,15 +98,6 @@ static int std_actions(posix_spawn_file_actions_t *a, int err)
 	return -r;
 }
 
-/* The first line (or size) of what a program wrote into the memory file on its stderr. */
-static void first_line(int memfd, char *text, size_t size)
-{
-	ssize_t n = pread(memfd, text, size - 1, 0);
-
-	text[n > 0 ? n : 0] = '\0';
-	text[strcspn(text, "\n")] = '\0';
-}
-
 static int start(const char *path, const char *store, int ready, int err, pid_t *ret)
 {
 	ntr_auto(actions_done) posix_spawn_file_actions_t a;
@@ -160,7 +151,7 @@ static int died(pid_t pid, int memfd, const char *store, const char *what, struc
 	char text[512];
 	int status = 0;
 
-	first_line(memfd, text, sizeof text);
+	ntr_last_line(memfd, text, sizeof text);
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 		;
 	ntr_err_set(e, -EIO, "%s", what);
@@ -261,6 +252,6 @@ int ntr_spawn_wait(char *const *argv, int pass_fd, const char *env, char *text, 
 	while (waitpid(pid, ret_status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;
-	first_line(memfd, text, size);
+	ntr_last_line(memfd, text, size);
 	return 0;
 }

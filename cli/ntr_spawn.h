@@ -15,8 +15,8 @@ int ntr_spawn_daemon(const char *store, const char *what, bool *ret_busy, struct
 /* Path of the ntrd that would be started, in fresh memory. 0, -ENOENT or -ENOMEM. */
 int ntr_spawn_find(const char *program, char **ret);
 
-/* Runs argv (searched in PATH) to its end, stdin and stdout /dev/null, its stderr kept (the first bytes of
- * it, one line, in text[size]). pass_fd (or -1) stays open in it; env (NAME=VALUE or NULL) is added to its
+/* Runs argv (searched in PATH) to its end, stdin and stdout /dev/null, the last line of its stderr in
+ * text[size]. pass_fd (or -1) stays open in it; env (NAME=VALUE or NULL) is added to its
  * environment. *ret_status as of waitpid. 0 or negative errno when it could not be run. */
 int ntr_spawn_wait(char *const *argv, int pass_fd, const char *env, char *text, size_t size, int *ret_status);
 

@@ -153,20 +153,11 @@ static int receive_fd(int sock, int *ret_fd)
 	return 0;
 }
 
-/* What the helper printed, in one line. */
-static void helper_words(int errfd, char *out, size_t size)
-{
-	ssize_t n = pread(errfd, out, size - 1, 0);
-
-	out[n > 0 ? n : 0] = '\0';
-	out[strcspn(out, "\n")] = '\0';
-}
-
 static int helper_error(struct ntr_err *e, int r, const char *path, int errfd)
 {
 	char words[400];
 
-	helper_words(errfd, words, sizeof(words));
+	ntr_last_line(errfd, words, sizeof(words));
 	ntr_err_set(e, r, "mount the versions at '%s'", path);
 	if (r == -ENOENT) {
 		ntr_err_why(e, "an ordinary user mounts through fusermount3, and there is none");

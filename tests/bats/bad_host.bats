@@ -74,7 +74,8 @@ intact()
 	PATH=$NTR_BIN:$PWD/bin run -125 ntr run -s s -- true
 	assert_message 'mount the versions' 'an ordinary user mounts through fusermount3, and there is none' 'install the package fuse3'
 	ntr daemon stop
-	printf '#!/bin/bash\necho "fusermount3: mount failed: Operation not permitted" >&2\nexit 1\n' >bin/fusermount3
+	# It complains of its mtab first, and goes on.
+	printf '#!/bin/bash\nprintf "fusermount3: failed to open /etc/mtab\\nfusermount3: mount failed: Operation not permitted\\n" >&2\nexit 1\n' >bin/fusermount3
 	chmod 755 bin/fusermount3
 	PATH=$PWD/bin:$PATH run -125 ntr run -s s -- true
 	assert_message 'fusermount3: mount failed: Operation not permitted' 'set-uid root'

@@ -187,6 +187,30 @@ static void test_read_file(void **state)
 	}
 }
 
+static void test_last_line(void **state)
+{
+	static const struct {
+		const char *in, *out;
+	} rows[] = {{"", ""}, {"\n", ""}, {"a", "a"}, {"a\n", "a"}, {"a\nb", "b"},
+	        {"warning\nreason\n", "reason"}, {"a\nb\n\n", "b"}, {"a\n1234567\n", "1234567"},
+	        {"a\n123456789\n", "3456789"}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+		ntr_autoclose int fd = open(at("said"), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		char text[9];
+
+		assert_true(fd >= 0);
+		assert_int_equal(ntr_write_all(fd, rows[i].in, strlen(rows[i].in)), 0);
+		ntr_last_line(fd, text, sizeof text);
+		assert_string_equal(text, rows[i].out);
+	}
+	char text[9] = "x";
+
+	ntr_last_line(-1, text, sizeof text);
+	assert_string_equal(text, "");
+}
+
 static void test_read_file_errors(void **state)
 {
 	char *none = NULL;
@@ -422,6 +446,7 @@ int main(void)
 	        cmocka_unit_test_setup_teardown(test_pread_exact, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_read_file, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_read_file_errors, setup, teardown),
+	        cmocka_unit_test_setup_teardown(test_last_line, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_mkdir_p, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_mkdir_p_file, setup, teardown),
 	        cmocka_unit_test_setup_teardown(test_rm_rf, setup, teardown),
