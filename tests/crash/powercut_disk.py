@@ -226,10 +226,29 @@ def allowed(events, at):
 
 
 def torn(events, at, have):
-    """What was acknowledged is whole, and behind it is part of an append that was not: ext4 lets a file grow into its last
-    block before the data are written."""
+    """What was acknowledged is whole, and behind it is part of an append that was not; or part of what a call was writing
+    anew: ext4 lets a file grow before the data are written, and shows zeros there. Zeros alone count as lost, not as newer."""
     done = [e for e in events if e[1] <= at]
-    return bool(done and have and done[-1][2] and have.startswith(done[-1][2]) and any(e[0] <= at < e[1] for e in events))
+    if not done or not have:
+        return False
+    if done[-1][2] and have.startswith(done[-1][2]):
+        return any(e[0] <= at < e[1] for e in events)
+    return have.strip("\0") != "" and any(e[0] <= at < e[1] and e[2] and partly(have, e[2]) for e in events)
+
+
+def partly(have, want):
+    """Is every sector of have as in want, or zeros?"""
+    sectors = ((have[k:k + 512], want[k:k + 512]) for k in range(0, len(have), 512))
+    return len(have) <= len(want) and all(h == w[:len(h)] or not h.strip("\0") for h, w in sectors)
+
+
+def sectors(have, events):
+    """For a person: each sector's version, Z for zeros, ? for what no version has."""
+    def letter(k):
+        part = have[k:k + 512]
+        which = [i for i, e in enumerate(events) if e[2] and e[2][k:k + 512] == part]
+        return "Z" if not part.strip("\0") else str(which[-1]) if which else "?"
+    return "".join(letter(k) for k in range(0, len(have), 512))
 
 
 def check_files(w, h, at, bad):
@@ -246,10 +265,8 @@ def check_files(w, h, at, bad):
             p = os.path.join(out, path)
             have = open(p).read() if os.path.exists(p) else None
             if may != "any" and have not in may and not torn(events, at, have):
-                which = [i for i, e in enumerate(events) if e[2] == have]
-                bad.append(f"{session}:{path} is "
-                           f"{'missing' if have is None else f'{len(have)} bytes'} (version {which}), and may be "
-                           f"{[None if m is None else len(m) for m in may]}")
+                is_ = "missing" if have is None else f"{len(have)} bytes, {sectors(have, events)}"
+                bad.append(f"{session}:{path} is {is_}, and may be {[None if m is None else len(m) for m in may]}")
 
 
 def check(w, h, at):
