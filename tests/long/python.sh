@@ -25,11 +25,8 @@ if [ -z "$python_with" ]; then
 	skips+=("Python package: no Python from 3.10 on with venv")
 	return
 fi
-# Where the ordinary user can read it. The tests look for tests/values.json above them; pip leaves files where it builds.
-mkdir -p "$stage_dir/hooks" "$stage_dir/tests"
-cp -r "$top/hooks/python" "$stage_dir/hooks/"
-cp -r "$top/hooks/python" "$stage_dir/"
-cp "$top/tests/values.json" "$stage_dir/tests/"
+# The staged files, which are those of the commit, in a folder where pip may leave its own.
+cp -r "$stage_dir/hooks/python" "$stage_dir/"
 if ! python_install "$python_with" >"$stage_dir/pip.log" 2>&1; then
 	cat "$stage_dir/pip.log"
 	skips+=("Python package: pip cannot install what its tests need")

@@ -79,6 +79,8 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     while any(str(base) in line for line in Path("/proc/self/mountinfo").read_text().splitlines()):
         assert time.monotonic() < until, "mounts are left behind"
         time.sleep(0.05)
+    # overlayfs makes a directory that its owner may not read
+    subprocess.run(["chmod", "-R", "u+rwX", str(base)], check=True)
     shutil.rmtree(base)
 
 
