@@ -76,10 +76,10 @@ stored_after_commit() {
 	P
 	ntr new "$2" ${3:+--root "$3"} >/dev/null
 	ntr run -s "$2" -- /usr/bin/python3 -c 'import sys; open(sys.argv[1], "wb").write(bytes(4096))' "$1"
-	ntr run -s "$2" -- sh -c '/usr/bin/python3 "$@" </dev/null >/dev/null 2>"$2/errors" & while [ ! -e "$2/stored" ]; do sleep 0.02; done' \
+	ntr run -s "$2" --timeout 60s -- sh -c '/usr/bin/python3 "$@" </dev/null >/dev/null 2>"$2/errors" & while [ ! -e "$2/stored" ]; do sleep 0.02; done' \
 		sh "$program" "$marks" "$1" "$2"
 	touch "$marks/go"
-	while [ ! -e "$marks/again" ]; do sleep 0.02; done
+	for _ in {1..3000}; do [ ! -e "$marks/again" ] || break; sleep 0.02; done
 	ntr run -s "$2" -- true
 	ntr stop -s "$2" >/dev/null
 	ntr cat -s "$2" "${4:-$1}" | head -c 1
