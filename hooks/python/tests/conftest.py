@@ -80,7 +80,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
         assert time.monotonic() < until, "mounts are left behind"
         time.sleep(0.05)
     # overlayfs makes a directory that its owner may not read
-    subprocess.run(["chmod", "-R", "u+rwX", str(base)], check=True)
+    subprocess.run(["/bin/chmod", "-R", "u+rwX", str(base)], check=True)
     shutil.rmtree(base)
 
 
