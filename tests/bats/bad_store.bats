@@ -61,13 +61,14 @@ both_say()
 	mkdir -m 700 theirs
 	chown 65534:65534 theirs
 	export HOME=$PWD/theirs NTR_STORE=$PWD/theirs/store XDG_RUNTIME_DIR=$PWD/theirs/run
+	export -f json
 	cat >user <<-'END'
 		set -e
 		mkdir -m 700 "$XDG_RUNTIME_DIR" "$HOME/at"
 		ntr run -s s -c 'echo 1 > f'
 		ntr daemon stop
 		ntr run -s s -- cat f
-		kill -9 "$(ntr daemon status --json | sed -E 's/.*"pid": ?([0-9]+).*/\1/')"
+		kill -9 "$(ntr daemon status --json | json '["pid"]')"
 		ntr run -s s -- cat f
 		ntr mount s "$HOME/at"
 		cat "$HOME/at/f"
@@ -233,7 +234,7 @@ both_say()
 	local odd=$TEST_DIR/$(printf 'y%.0s' {1..180})
 	mkdir "$odd" file.run
 	touch file wide
-	for run in "" "$odd" "$TEST_DIR/nowhere" "$TEST_DIR/work/file" relative /; do
+	for run in "" "$odd" "$TEST_DIR/nowhere" "$PWD/file" relative /; do
 		if [[ -n $run ]]; then export XDG_RUNTIME_DIR=$run; else unset XDG_RUNTIME_DIR; fi
 		[[ $run != / || $(id -u) != 0 ]] || continue
 		assert_equal "$(ntr cat f)" 1

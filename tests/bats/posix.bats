@@ -142,7 +142,7 @@ alike() {
 	EOF
 	for how in live folded; do
 		# One device; as a JavaScript number an inode number is only its own.
-		run ntr run -- /usr/bin/python3 "$TEST_DIR/work/numbers.py"
+		run ntr run -- /usr/bin/python3 "$PWD/numbers.py"
 		assert_output "1 [['1', 'one'], ['2', 'two']]"
 		ntr run -c 'find t -xdev | wc -l; find t -samefile t/a/1 | sort; find t -links 2 -type f | sort; find t -inum $(stat -c %i t/a/7)' >"find.$how"
 		ntr run -c 'tar -cf - t | tar -tvf - | grep -c "^h"; mkdir -p r && rsync -axH t/ r/ && find r -links 2 -type f | sort; du -s --apparent-size t/a | cut -f1; du -sl t/a/1 t/b/one | wc -l; du -s t/a/1 t/b/one | wc -l; rm -r r' >"tools.$how"

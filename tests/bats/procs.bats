@@ -36,7 +36,7 @@ leaderless() {
 
 @test "a timeout ends a call whose main thread has ended" {
 	leaderless
-	run timeout -s KILL 20 ntr run --timeout 1 -- /usr/bin/python3 "$TEST_DIR/leaderless.py" "$TEST_DIR/work/tick"
+	run timeout -s KILL 20 ntr run --timeout 1 -- /usr/bin/python3 "$TEST_DIR/leaderless.py" "$PWD/tick"
 	assert_failure 124
 	assert_file_exists tick
 	rm tick

@@ -340,8 +340,8 @@ class Kills:
 
     def unmount(self):
         if os.path.ismount(self.mountpoint) if reachable(self.mountpoint) else True:
-            words = ["umount", "-l"]  # of either user, also where fusermount3 finds no /etc/mtab
-            subprocess.run(words + [self.mountpoint], stderr=subprocess.DEVNULL, check=False)
+            # umount(8) of either user: it needs no /etc/mtab
+            subprocess.run(["umount", "-l", self.mountpoint], stderr=subprocess.DEVNULL, check=False)
             if mounts(self.mountpoint):
                 raise Failure(f"{self.mountpoint} cannot be unmounted")
 

@@ -229,11 +229,12 @@ def torn(events, at, have):
     """What was acknowledged is whole, and behind it is part of an append that was not; or part of what a call was writing
     anew: ext4 lets a file grow before the data are written, and shows zeros there. Zeros alone count as lost, not as newer."""
     done = [e for e in events if e[1] <= at]
-    if not done or not have:
+    under_way = [e[2] for e in events if e[0] <= at < e[1]]
+    if not done or not have or not under_way:
         return False
     if done[-1][2] and have.startswith(done[-1][2]):
-        return any(e[0] <= at < e[1] for e in events)
-    return have.strip("\0") != "" and any(e[0] <= at < e[1] and e[2] and partly(have, e[2]) for e in events)
+        return True
+    return have.strip("\0") != "" and any(new and partly(have, new) for new in under_way)
 
 
 def partly(have, want):
