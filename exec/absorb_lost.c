@@ -1,8 +1,9 @@
 /* Has the content of a file been lost in a power failure, or did a process change it so? A file's data reach
  * the disk seconds after its times and its size do, or before; what is missing then shows as a shorter file,
- * as zeros, or as what was there before. A file that holds nothing else, and changed again soon after the
- * commit whose content it should have, counts as lost: head's content stays. One sector of anything else
- * proves that later work reached the disk. */
+ * as zeros (ext4's journal may have a larger size, too, before the data are written), or as what was there
+ * before. A file that holds nothing else, and changed again soon after the commit whose content it should
+ * have, counts as lost: head's content stays. One sector of anything else proves that later work reached the
+ * disk, and so do more bytes behind the whole of head's content, even zeros. */
 #include "absorb_impl.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@ struct versions {
 		uint8_t *buf;
 		size_t n; /* of buf: how much of the window the version has */
 	} v[VERSIONS];
-	size_t n;
+	size_t n;      /* the first is head's */
 	uint64_t size; /* of the longest */
 };
 
@@ -105,26 +106,49 @@ static bool is_known(const struct versions *x, const uint8_t *p, size_t at, size
 	return false;
 }
 
-/* 1: every sector of the file is zero, or as one of the versions has it. */
+/* Where the file has data next, at the beginning of a window. Only asked for behind the end of all versions,
+ * for a file may have been made longer by much: up to there every byte counts, zeros too. */
+static uint64_t next_data(const struct versions *x, int fd, uint64_t off, uint64_t size)
+{
+	off_t at = off < x->size ? -1 : lseek(fd, (off_t)off, SEEK_DATA);
+
+	if (at >= 0)
+		return NTR_MAX(off, (uint64_t)at / BUFFER * BUFFER);
+	return off >= x->size && errno == ENXIO ? size : off;
+}
+
+/* 1: every sector of the window is zero, or as one of the versions has it. */
+static int knows(struct versions *x, int fd, uint8_t *buf, uint64_t off, size_t n)
+{
+	int r = ntr_pread_exact(fd, buf, n, (off_t)off);
+
+	if (!r)
+		r = load(x, off, n);
+	if (r)
+		return r == -ENODATA ? 0 : r;
+	for (size_t at = 0; at < n; at += SECTOR)
+		if (!is_known(x, buf + at, at, NTR_MIN(n - at, (size_t)SECTOR)))
+			return 0;
+	return 1;
+}
+
+/* 1: the file holds nothing but zeros and what the versions have, and not all of head's content with more
+ * behind. */
 static int knows_all(struct versions *x, int fd, uint64_t size)
 {
 	ntr_autofree uint8_t *buf = malloc(BUFFER);
+	bool grown = x->n && x->v[0].in.size && size > x->v[0].in.size;
+	int r = 1;
 
 	if (!buf)
 		return -ENOMEM;
-	for (uint64_t off = 0; off < size; off += BUFFER) {
-		size_t n = (size_t)NTR_MIN(size - off, (uint64_t)BUFFER);
-		int r = ntr_pread_exact(fd, buf, n, (off_t)off);
-
-		if (!r)
-			r = load(x, off, n);
-		if (r)
-			return r == -ENODATA ? 0 : r;
-		for (size_t at = 0; at < n; at += SECTOR)
-			if (!is_known(x, buf + at, at, NTR_MIN(n - at, (size_t)SECTOR)))
-				return 0;
+	for (uint64_t off = 0; (off = next_data(x, fd, off, size)) < size; off += BUFFER) {
+		r = knows(x, fd, buf, off, (size_t)NTR_MIN(size - off, (uint64_t)BUFFER));
+		if (r <= 0)
+			return r;
+		grown = grown && !memcmp(x->v[0].buf, buf, x->v[0].n);
 	}
-	return 1;
+	return !grown;
 }
 
 int ntr_arun_lost(struct ntr_arun *w, struct ntr_aobj *o, const struct ntr_inode *in)
@@ -139,8 +163,7 @@ int ntr_arun_lost(struct ntr_arun *w, struct ntr_aobj *o, const struct ntr_inode
 		return r;
 	if (!replaced)
 		r = collect(w, x, in->ino, true);
-	if (r || (!replaced && o->st.size > x->size))
-		return r;
-	r = ntr_aobj_open(w, o, &fd);
+	if (!r)
+		r = ntr_aobj_open(w, o, &fd);
 	return r ? r : knows_all(x, fd, o->st.size);
 }

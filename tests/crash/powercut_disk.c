@@ -1,21 +1,31 @@
 /* powercut_disk: a disk whose writes and flushes are recorded, as a file to put a loop device on.
  *
- *     powercut_disk IMAGE LOG MOUNTPOINT      serves MOUNTPOINT/disk, which is IMAGE, until it is unmounted
+ *     powercut_disk IMAGE LOG MOUNTPOINT [LATE]    serves MOUNTPOINT/disk, which is IMAGE, until it is
+ * unmounted
  *
  * LOG gets a record for every request: u64 offset, u32 length (0: a flush), u32 0, and the data. A flush is
- * what the kernel sends when a filesystem wants everything written so far to be on the medium. */
+ * what the kernel sends when a filesystem wants everything whose writing has ended to be on the medium.
+ *
+ * With LATE every other write takes up to that many milliseconds, and what comes after it overtakes it: a
+ * disk with a queue does so, and a filesystem that did not wait for one write before it flushed another is
+ * seen. */
 
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 static int image = -1, record = -1;
+static long late_ms;
+static unsigned seed = 1;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int put(uint64_t off, const char *data, size_t n)
 {
@@ -57,15 +67,31 @@ static int disk_read(const char *path, char *buf, size_t n, off_t off, struct fu
 	return k < 0 ? -errno : (int)k;
 }
 
+static void be_late(void)
+{
+	useconds_t us = 0;
+
+	pthread_mutex_lock(&lock);
+	if (late_ms && rand_r(&seed) % 2)
+		us = (useconds_t)(rand_r(&seed) % (late_ms * 1000));
+	pthread_mutex_unlock(&lock);
+	if (us)
+		usleep(us);
+}
+
 static int disk_write(const char *path, const char *buf, size_t n, off_t off, struct fuse_file_info *fi)
 {
-	int r = put((uint64_t)off, buf, n);
+	int r;
 
 	(void)path;
 	(void)fi;
-	if (r)
-		return r;
-	return pwrite(image, buf, n, off) == (ssize_t)n ? (int)n : -EIO;
+	be_late();
+	pthread_mutex_lock(&lock);
+	r = put((uint64_t)off, buf, n);
+	if (!r && pwrite(image, buf, n, off) != (ssize_t)n)
+		r = -EIO;
+	pthread_mutex_unlock(&lock);
+	return r ? r : (int)n;
 }
 
 static int disk_fsync(const char *path, int data, struct fuse_file_info *fi)
@@ -73,7 +99,10 @@ static int disk_fsync(const char *path, int data, struct fuse_file_info *fi)
 	(void)path;
 	(void)data;
 	(void)fi;
-	return put(0, NULL, 0);
+	pthread_mutex_lock(&lock);
+	int r = put(0, NULL, 0);
+	pthread_mutex_unlock(&lock);
+	return r;
 }
 
 int main(int argc, char **argv)
@@ -85,17 +114,18 @@ int main(int argc, char **argv)
 	        .write = disk_write,
 	        .fsync = disk_fsync,
 	};
-	char *fuse_argv[] = {argv[0], (char[]){"-s"}, (char[]){"-f"}, argc == 4 ? argv[3] : NULL, NULL};
+	char *fuse_argv[] = {argv[0], (char[]){"-f"}, argc > 3 ? argv[3] : NULL, NULL};
 
-	if (argc != 4) {
-		fprintf(stderr, "usage: powercut_disk IMAGE LOG MOUNTPOINT\n");
+	if (argc != 4 && argc != 5) {
+		fprintf(stderr, "usage: powercut_disk IMAGE LOG MOUNTPOINT [LATE]\n");
 		return 2;
 	}
+	late_ms = argc == 5 ? strtol(argv[4], NULL, 10) : 0;
 	image = open(argv[1], O_RDWR | O_CLOEXEC);
 	record = open(argv[2], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (image < 0 || record < 0) {
 		perror("powercut_disk");
 		return 1;
 	}
-	return fuse_main(4, fuse_argv, &ops, NULL);
+	return fuse_main(3, fuse_argv, &ops, NULL);
 }

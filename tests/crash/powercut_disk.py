@@ -2,7 +2,7 @@
 """powercut_disk.py [--seed N] [--cuts N | --all]   (root, /dev/fuse, loop devices, mkfs.ext4)
 
 Power failures of a whole filesystem. A store lies on an ext4 of its own, on a loop device over powercut_disk.c, which records
-what the kernel writes to the disk and when it flushes. Calls change files, some of them synced by the calls themselves, with
+what the kernel writes to the disk and when it flushes, and lets some writes take their time (--late). Calls change files, some of them synced by the calls themselves, with
 commits, a fold, a rollback and a fork in between. Then the disk is made as it can look after a cut behind any of its writes:
 everything up to the last flush, and of what came later all, nothing, or any part, torn in units of 4 KiB or 512 bytes.
 The kernel mounts it (and replays its own journal), under another boot id, and
@@ -66,7 +66,7 @@ class History:
 
 
 class Recorder:
-    def __init__(self, top, seed):
+    def __init__(self, top, seed, late):
         self.top, self.rng = top, random.Random(seed)
         self.image, self.log = os.path.join(top, "image"), os.path.join(top, "log")
         self.fuse, self.mnt = os.path.join(top, "fuse"), os.path.join(top, "mnt")
@@ -78,12 +78,14 @@ class Recorder:
             f.truncate(SIZE)
         sh("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0", self.image)
         shutil.copy2(self.image, self.image + ".0")
-        self.server = subprocess.Popen([os.path.join(HELPERS, "ntr-powercut-disk"), self.image, self.log, self.fuse])
+        self.server = subprocess.Popen([os.path.join(HELPERS, "ntr-powercut-disk"), self.image, self.log, self.fuse, str(late)])
         for _ in range(100):
             if os.path.exists(os.path.join(self.fuse, "disk")):
                 break
             time.sleep(0.05)
-        sh("mount", "-o", "loop,noatime", os.path.join(self.fuse, "disk"), self.mnt)
+        # Direct: the loop device then has many requests under way at once, which may overtake each other.
+        self.loop = sh("losetup", "--direct-io=on", "--show", "-f", os.path.join(self.fuse, "disk")).stdout.strip()
+        sh("mount", "-o", "noatime", self.loop, self.mnt)
         self.w = World(top, self.mnt)
 
     def at(self):
@@ -92,6 +94,7 @@ class Recorder:
     def close(self):
         self.w.ntr("daemon", "stop", check=False)
         sh("umount", "-l", self.mnt, check=False)
+        sh("losetup", "-d", self.loop, check=False)
         for _ in range(50):
             if not sh("losetup", "-j", os.path.join(self.fuse, "disk"), check=False).stdout:
                 break
@@ -175,6 +178,9 @@ class Recorder:
                 self.h.event("t", path, now, self.at(), content)
         self.run("s", [("z", t(90000)), ("a", t(5000), "sync")])
         self.run("s", [("z", t(10)), ("a", t(), "rename"), ("d/n", None)])
+        # Sizes that the journal has before the data: files that grow, between syncs of others.
+        self.run("s", [(f"g/{i}", t(i + 1)) for i in range(12)])
+        self.run("s", [op for i in range(12) for op in ((f"g/{i}", t(1000 * i + 600)), (f"h/{i}", t(5), "sync"))])
 
 
 def read_log(path):
@@ -326,6 +332,7 @@ def main():
     ap.add_argument("--seed", type=int, default=int(os.environ.get("NTR_TEST_SEED", "20261129")))
     ap.add_argument("--cuts", type=int, default=12)
     ap.add_argument("--only", help="CUT:VARIANT")
+    ap.add_argument("--late", type=int, default=30, help="milliseconds that a write of the disk may take")
     ap.add_argument("--all", action="store_true")
     args = ap.parse_args()
     if "NTR_POWERCUT_NS" not in os.environ:
@@ -335,7 +342,7 @@ def main():
     top = tempfile.mkdtemp(prefix="ntr-powerdisk.", dir=shm)
     failed = 0
     try:
-        r = Recorder(top, args.seed)
+        r = Recorder(top, args.seed, args.late)
         try:
             r.work()
         finally:

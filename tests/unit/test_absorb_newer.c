@@ -155,6 +155,15 @@ static void lose(struct afixture *f, const char *how)
 	usleep(20000);
 }
 
+static void same_content(struct afixture *f, uint64_t root, const char *path, int want)
+{
+	struct ntr_snap now = afx_head(f), then = ntr_snap_root(f->fx.st, root);
+	struct ntr_inode a = afx_inode(f, path), b = a;
+
+	assert_int_equal(ntr_inode_get(&then, a.ino, &b), 0);
+	assert_int_equal(ntr_content_equal(&now, &a, &then, &b), want);
+}
+
 /* Data that did not reach the disk, of files whose times did: shorter, empty, zeros, what was there before.
  */
 static void test_lost_data(void **state)
@@ -177,14 +186,58 @@ static void test_lost_data(void **state)
 	text_is(f, "top/e1", "committed\n");
 	text_is(f, "top/e2", "committed\n");
 	assert_int_equal(afx_inode(f, "top/big2").size, 200000);
-	{
-		struct ntr_snap now = afx_head(f), then = ntr_snap_root(f->fx.st, root);
-		struct ntr_inode a = afx_inode(f, "top/big3"), b = a;
+	same_content(f, root, "top/big3", 1);
+	assert_false(recover(f));
+}
 
-		assert_int_equal(ntr_inode_get(&then, a.ino, &b), 0);
-		assert_int_equal(ntr_content_equal(&now, &a, &then, &b), 1);
+/* ext4 journals a larger size before the data are written: zeros in place of all, or of the end of, what was
+ * committed, and more of them behind. */
+static void test_lost_longer(void **state)
+{
+	static const char *const lost[] = {"small", "one", "half", "first", "copied", "older", "huge"};
+	struct afixture *f = *state;
+	uint64_t root;
+	char path[20];
+
+	fill(f);
+	work(f, "head -c 512 /dev/urandom >older; cp older was"); /* in the base */
+	assert_true(afx_absorb(f));
+	work(f, "printf small >small; for n in one half first copied; do head -c 8192 /dev/urandom >$n; "
+	        "done; "
+	        "head -c 4096 /dev/urandom >>half; echo huge >huge; cat one >older");
+	assert_true(afx_absorb(f));
+	root = f->fx.head.root;
+	usleep(20000);
+	lose(f, "for n in small one huge; do : >$n; done; truncate -s 5000 small; truncate -s 20000 one; "
+	        "truncate -s 7T huge");
+	lose(f, "truncate -s 4096 half; truncate -s 20000 half; fallocate -p -l 4096 first; truncate -s "
+	        "16384 first");
+	lose(f, "cat was >older; truncate -s 9000 older");
+	lose(f, "head -c 20000 /dev/zero >copied");
+	recover(f);
+	for (size_t i = 0; i < NTR_COUNT(lost); i++) {
+		snprintf(path, sizeof path, "top/%s", lost[i]);
+		same_content(f, root, path, 1);
 	}
 	assert_false(recover(f));
+}
+
+/* Longer by zeros behind all of what was committed: a process made it so, or lost what it appended and no
+ * more. */
+static void test_grown(void **state)
+{
+	struct afixture *f = *state;
+
+	fill(f);
+	work(f, "printf small >small; head -c 8192 /dev/urandom >whole; head -c 200000 /dev/urandom >long; "
+	        "truncate -s 3000 zeros; : >empty; head -c 512 /dev/urandom >sector");
+	assert_true(afx_absorb(f));
+	usleep(20000);
+	work(f, "truncate -s 5000 small; truncate -s 20000 whole; truncate -s 2G long; truncate -s 9000 "
+	        "zeros; "
+	        "truncate -s 600 empty; truncate -s 1024 sector");
+	assert_true(recover(f));
+	afx_same(f);
 }
 
 /* One sector that no version knows, and the file counts as it is. */
@@ -225,6 +278,8 @@ int main(void)
 	        T(newer_comes),
 	        T(work_went_on),
 	        T(lost_data),
+	        T(lost_longer),
+	        T(grown),
 	        T(new_data),
 	        T(replaced_by_nothing),
 	};
