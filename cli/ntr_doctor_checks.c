@@ -2,6 +2,7 @@
 #include "ntr_doctor.h"
 #include "ntr_spawn.h"
 
+#include "../base/child.h"
 #include "../base/upperfs.h"
 #include "../base/util.h"
 
@@ -133,7 +134,7 @@ static void check_fusermount(const char *store, struct ntr_finding *f)
 	(void)store;
 	f->name = "fusermount3";
 	f->needed = geteuid() != 0;
-	r = ntr_spawn_wait(argv, -1, NULL, text, sizeof text, &status);
+	r = ntr_child_run(argv, -1, NULL, text, sizeof text, &status);
 	if (!r && WIFEXITED(status) && !WEXITSTATUS(status)) {
 		found(f, true, "runs%s", f->needed ? "" : "; root does not need it");
 		return;

@@ -1,47 +1,17 @@
 /* mount, umount: a session's files at a directory of the host.
  *
  * Root gets a detached mount from the daemon and attaches it here, in the namespace the command runs in. An
- * ordinary user has no right to mount but through fusermount3, which makes the mount and hands its /dev/fuse
- * descriptor over a socket (what libfuse calls _FUSE_COMMFD); the daemon serves it. */
+ * ordinary user mounts by fusermount3, and the daemon serves what that hands over. */
 #include "ntr.h"
-#include "ntr_spawn.h"
 
 #include "../base/fusemount.h"
+#include "../base/fusermount.h"
 #include "../base/util.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-
-static bool failed(int status)
-{
-	return !WIFEXITED(status) || WEXITSTATUS(status);
-}
-
-/* One byte with one descriptor. -1: none came. */
-static int receive_fd(int sock)
-{
-	union {
-		char buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} ctl;
-	char byte;
-	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr mh = {
-	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl};
-	struct cmsghdr *c;
-	int fd = -1;
-
-	if (recvmsg(sock, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT) <= 0)
-		return -1;
-	c = CMSG_FIRSTHDR(&mh);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		memcpy(&fd, CMSG_DATA(c), sizeof fd);
-	return fd;
-}
 
 static int fusermount_missing(const struct ntr_cmd *cmd, int r)
 {
@@ -51,56 +21,26 @@ static int fusermount_missing(const struct ntr_cmd *cmd, int r)
 /* Mounts at dir. 0 with the descriptor, or the exit status after a complaint. */
 static int fuse_mount(const struct ntr_cmd *cmd, const char *dir, bool ro, int *ret_fd)
 {
-	char name[] = "fusermount3", o[] = "-o", dashes[] = "--", env[] = "_FUSE_COMMFD=3", text[512];
-	ntr_autofree char *where = strdup(dir);
 	ntr_autofree char *opts =
 	        ntr_sprintf("%s,nosuid,nodev,default_permissions,fsname=ntr,subtype=ntr,max_read=1048576",
 	                ro ? "ro" : "rw");
-	char *argv[] = {name, o, opts, dashes, where, NULL};
-	int pair[2], status = 0, r;
+	char text[512] = "";
+	int r = opts ? ntr_fusermount(dir, opts, ret_fd, text, sizeof text) : -ENOMEM;
 
-	if (!where || !opts || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
-		return ntr_cmd_die(cmd, -errno, NULL, "%s", strerror(errno));
-	r = ntr_spawn_wait(argv, pair[0], env, text, sizeof text, &status);
-	close(pair[0]);
-	*ret_fd = r || failed(status) ? -1 : receive_fd(pair[1]);
-	close(pair[1]);
-	if (r)
+	if (r && r != -EPERM)
 		return fusermount_missing(cmd, r);
-	if (*ret_fd >= 0)
+	if (!r)
 		return 0;
 	return ntr_cmd_die(cmd, -EPERM, "'ntr doctor' tells what is missing", "cannot mount at %s: %s", dir,
 	        text[0] ? text : "fusermount3 failed");
 }
 
-/* What is said in text[size]. 0, 1 when the mount stays, or negative errno.
- * fusermount3 looks the mount up in /etc/mtab, which a bare root file system lacks; umount(8) asks the
- * kernel. */
-static int fuse_unmount(const char *dir, bool lazy, char *text, size_t size)
-{
-	char fusermount[] = "fusermount3", u[] = "-u", uz[] = "-uz", dashes[] = "--";
-	char umount[] = "umount", l[] = "-l", second[512] = "";
-	ntr_autofree char *where = strdup(dir);
-	char *first[] = {fusermount, lazy ? uz : u, dashes, where, NULL};
-	char *lazily[] = {umount, l, where, NULL}, *plainly[] = {umount, where, NULL};
-	int status = 0, r = where ? ntr_spawn_wait(first, -1, NULL, text, size, &status) : -ENOMEM;
-
-	if (r || !failed(status))
-		return r;
-	if (strstr(text, "busy"))
-		return 1;
-	r = ntr_spawn_wait(lazy ? lazily : plainly, -1, NULL, second, sizeof second, &status);
-	if (strstr(second, "busy"))
-		snprintf(text, size, "%s", second);
-	return r || failed(status);
-}
-
 /* Takes a mount away whose server did not come. */
 static void fuse_undo(const char *dir)
 {
-	char text[64] = "";
+	char text[64];
 
-	fuse_unmount(dir, true, text, sizeof text);
+	ntr_fusermount_end(dir, true, text, sizeof text);
 }
 
 static json_t *mount_request(const char *session, const char *rev, const char *dir)
@@ -242,21 +182,18 @@ static int umount_busy(const struct ntr_cmd *cmd, const char *dir)
 static int umount_user(const struct ntr_cmd *cmd, const char *dir)
 {
 	char text[512] = "";
+	int r;
 
-	for (int i = 0;; i++) {
-		int r = fuse_unmount(dir, false, text, sizeof text);
-
-		if (r < 0)
-			return fusermount_missing(cmd, r);
-		if (!r)
-			return 0;
-		if (!strstr(text, "busy"))
-			break;
-		if (i == 4) /* who only passes by is busy, too */
-			return umount_busy(cmd, dir);
+	/* Who only passes by is busy, too. */
+	for (int i = 0; (r = ntr_fusermount_end(dir, false, text, sizeof text)) == -EBUSY && i < 4; i++)
 		usleep(50000);
-	}
-	return ntr_cmd_die(cmd, -EPERM, NULL, "%s: %s", dir, text[0] ? text : "fusermount3 failed");
+	if (!r)
+		return 0;
+	if (r == -EBUSY)
+		return umount_busy(cmd, dir);
+	if (r != -EPERM)
+		return fusermount_missing(cmd, r);
+	return ntr_cmd_die(cmd, r, NULL, "%s: %s", dir, text[0] ? text : "fusermount3 failed");
 }
 
 int ntr_umount_main(struct ntr_cmd *cmd)

@@ -1,25 +1,18 @@
 #include "ntr_spawn.h"
 
 #include "../base/buf.h"
+#include "../base/child.h"
 #include "../base/json.h"
 #include "../base/util.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 
-enum { READY_FD = 3, READY_MAX = 1 << 16 };
-
-static void actions_done(posix_spawn_file_actions_t *a)
-{
-	posix_spawn_file_actions_destroy(a);
-}
+enum { READY_MAX = 1 << 16 };
 
 /* Directories that may hold the helper programs, best first: the user's word, the build tree or a moved
  * installation (found from this program's own place), the installation. */
@@ -58,59 +51,14 @@ int ntr_spawn_find(const char *program, char **ret)
 	return -ENOENT;
 }
 
-/* The new process starts with a clean slate: no descriptor above keep, no blocked or ignored signal of ours.
- */
-static int spawn_clean(const char *path, char *const *argv, char *const *env, posix_spawn_file_actions_t *a,
-        int keep, bool detach, pid_t *ret)
-{
-	posix_spawnattr_t attr;
-	sigset_t none, all;
-	int flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (detach ? POSIX_SPAWN_SETSID : 0);
-	int r = posix_spawn_file_actions_addclosefrom_np(a, keep + 1);
-
-	if (r)
-		return -r;
-	r = posix_spawnattr_init(&attr);
-	if (r)
-		return -r;
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setsigdefault(&attr, &all);
-	posix_spawnattr_setflags(&attr, (short)flags);
-	r = strchr(path, '/') ? posix_spawn(ret, path, a, &attr, argv, env)
-	                      : posix_spawnp(ret, path, a, &attr, argv, env);
-	posix_spawnattr_destroy(&attr);
-	return -r;
-}
-
-/* stdin and stdout /dev/null, stderr to err. */
-static int std_actions(posix_spawn_file_actions_t *a, int err)
-{
-	int r = posix_spawn_file_actions_init(a);
-
-	if (!r)
-		r = posix_spawn_file_actions_addopen(a, 0, "/dev/null", O_RDWR, 0);
-	if (!r)
-		r = posix_spawn_file_actions_adddup2(a, 0, 1);
-	if (!r)
-		r = posix_spawn_file_actions_adddup2(a, err, 2);
-	return -r;
-}
-
 static int start(const char *path, const char *store, int ready, int err, pid_t *ret)
 {
-	ntr_auto(actions_done) posix_spawn_file_actions_t a;
-	char arg0[] = "ntrd", opt_store[] = "--store", opt_ready[] = "--ready-fd", num[] = "3";
+	char arg0[] = "ntrd", opt_store[] = "--store", opt_ready[] = "--ready-fd", num[16];
 	ntr_autofree char *st = strdup(store);
 	char *argv[] = {arg0, opt_store, st, opt_ready, num, NULL};
-	int r = std_actions(&a, err);
 
-	if (!st)
-		return -ENOMEM;
-	if (!r)
-		r = -posix_spawn_file_actions_adddup2(&a, ready, READY_FD);
-	return r ? r : spawn_clean(path, argv, environ, &a, READY_FD, true, ret);
+	snprintf(num, sizeof num, "%d", NTR_CHILD_FD);
+	return st ? ntr_child_start(path, argv, environ, err, ready, true, ret) : -ENOMEM;
 }
 
 /* What ntrd says on its ready descriptor: one JSON object, {"ok":true} or {"error":{…}}. */
@@ -214,44 +162,4 @@ int ntr_spawn_daemon(const char *store, const char *what, bool *ret_busy, struct
 		return r;
 	}
 	return judge(pid, ready, memfd, store, what, ret_busy, e);
-}
-
-/* environ and one more; the strings stay where they are. */
-static char **env_with(const char *env)
-{
-	size_t n = 0;
-	char **v;
-
-	while (environ[n])
-		n++;
-	v = calloc(n + 2, sizeof *v);
-	if (!v)
-		return NULL;
-	memcpy(v, environ, n * sizeof *v);
-	if (env)
-		v[n] = (char *)(uintptr_t)env;
-	return v;
-}
-
-int ntr_spawn_wait(char *const *argv, int pass_fd, const char *env, char *text, size_t size, int *ret_status)
-{
-	ntr_auto(actions_done) posix_spawn_file_actions_t a;
-	ntr_autoclose int memfd = memfd_create("stderr", MFD_CLOEXEC);
-	ntr_autofree char **envp = env_with(env);
-	int r = std_actions(&a, memfd);
-	pid_t pid;
-
-	if (r || !envp || memfd < 0)
-		return r ? r : -ENOMEM;
-	if (pass_fd >= 0)
-		r = -posix_spawn_file_actions_adddup2(&a, pass_fd, READY_FD);
-	if (!r)
-		r = spawn_clean(argv[0], argv, envp, &a, pass_fd >= 0 ? READY_FD : 2, false, &pid);
-	if (r)
-		return r;
-	while (waitpid(pid, ret_status, 0) < 0)
-		if (errno != EINTR)
-			return -errno;
-	ntr_last_line(memfd, text, size);
-	return 0;
 }

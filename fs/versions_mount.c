@@ -3,18 +3,14 @@
  * environment. */
 #include "versions_impl.h"
 
+#include "../base/fusermount.h"
+
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/mount.h>
-#include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
-
-enum { CHILD_SOCKET = 3 };
 
 static bool is_fuse(int fd)
 {
@@ -75,89 +71,8 @@ static int mount_directly(const char *path, int fd)
 	return -errno;
 }
 
-/* ---- fusermount3 ---- */
-
-/* The environment with _FUSE_COMMFD, which names the socket that fusermount3 sends the device over. The
- * strings stay environ's. */
-static char **helper_environ(char *commfd)
+static int helper_error(struct ntr_err *e, int r, const char *path, const char *words)
 {
-	size_t n = 0, k = 0;
-
-	while (environ[n])
-		n++;
-	char **env = calloc(n + 2, sizeof(*env));
-
-	if (!env)
-		return NULL;
-	for (size_t i = 0; i < n; i++)
-		if (strncmp(environ[i], "_FUSE_COMMFD", 12))
-			env[k++] = environ[i];
-	env[k] = commfd;
-	return env;
-}
-
-static int spawn_helper(char *const argv[], int sock, int errfd, pid_t *ret_pid)
-{
-	char commfd[32];
-
-	snprintf(commfd, sizeof(commfd), "_FUSE_COMMFD=%d", CHILD_SOCKET);
-	ntr_autofree char **env = helper_environ(commfd);
-	posix_spawn_file_actions_t fa;
-
-	if (!env || posix_spawn_file_actions_init(&fa))
-		return -ENOMEM;
-	/* glibc clears O_CLOEXEC also where both numbers are the same. */
-	int r = posix_spawn_file_actions_adddup2(&fa, errfd, STDERR_FILENO);
-
-	if (r == 0 && sock >= 0)
-		r = posix_spawn_file_actions_adddup2(&fa, sock, CHILD_SOCKET);
-	if (r == 0)
-		r = posix_spawnp(ret_pid, argv[0], &fa, NULL, argv, env);
-	posix_spawn_file_actions_destroy(&fa);
-	return -r;
-}
-
-/* 0 when the helper said so (or somebody else reaped it: then its work shows). */
-static int wait_helper(pid_t pid)
-{
-	int status = 0;
-	pid_t r;
-
-	do
-		r = waitpid(pid, &status, 0);
-	while (r < 0 && errno == EINTR);
-	return r < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0) ? 0 : -EPERM;
-}
-
-static int receive_fd(int sock, int *ret_fd)
-{
-	union {
-		struct cmsghdr h;
-		char b[CMSG_SPACE(sizeof(int))];
-	} ctl;
-	char byte;
-	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-	struct msghdr m = {
-	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &ctl, .msg_controllen = sizeof(ctl)};
-	ssize_t n;
-
-	do
-		n = recvmsg(sock, &m, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	struct cmsghdr *c = n > 0 ? CMSG_FIRSTHDR(&m) : NULL;
-
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS ||
-	        c->cmsg_len != CMSG_LEN(sizeof(int)))
-		return -EPERM;
-	memcpy(ret_fd, CMSG_DATA(c), sizeof(int));
-	return 0;
-}
-
-static int helper_error(struct ntr_err *e, int r, const char *path, int errfd)
-{
-	char words[400];
-
-	ntr_last_line(errfd, words, sizeof(words));
 	ntr_err_set(e, r, "mount the versions at '%s'", path);
 	if (r == -ENOENT) {
 		ntr_err_why(e, "an ordinary user mounts through fusermount3, and there is none");
@@ -167,7 +82,7 @@ static int helper_error(struct ntr_err *e, int r, const char *path, int errfd)
 		ntr_err_todo(e,
 		        "give the container CAP_SYS_ADMIN (docker: --cap-add SYS_ADMIN --device /dev/fuse)");
 	} else {
-		ntr_err_why(e, "%s", words[0] ? words : "fusermount3 failed");
+		ntr_err_why(e, "%s", words[0] ? words : r == -EPERM ? "fusermount3 failed" : strerror(-r));
 		ntr_err_todo(e, "check that the directory is yours, that fusermount3 is set-uid root, and "
 		                "that this is no "
 		                "container without CAP_SYS_ADMIN");
@@ -177,27 +92,11 @@ static int helper_error(struct ntr_err *e, int r, const char *path, int errfd)
 
 static int mount_by_helper(const char *path, int *ret_fd, struct ntr_err *e)
 {
-	char name[] = "fusermount3", o[] = "-o", dashes[] = "--";
-	char opts[] = "ro,nosuid,nodev,default_permissions,fsname=ntr,subtype=ntr";
-	ntr_autofree char *dir = strdup(path);
-	char *argv[] = {name, o, opts, dashes, dir, NULL};
-	int sv[2] = {-1, -1};
-	pid_t pid;
+	char words[400] = "";
+	int r = ntr_fusermount(path, "ro,nosuid,nodev,default_permissions,fsname=ntr,subtype=ntr", ret_fd,
+	        words, sizeof words);
 
-	ntr_autoclose int errfd = memfd_create("ntr-fusermount", MFD_CLOEXEC);
-	if (!dir || errfd < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) < 0)
-		return ntr_err_set(e, dir ? -errno : -ENOMEM, "start fusermount3");
-	int r = spawn_helper(argv, sv[1], errfd, &pid);
-
-	close(sv[1]);
-	if (r == 0) {
-		r = receive_fd(sv[0], ret_fd);
-		int end = wait_helper(pid);
-
-		r = r ? r : end;
-	}
-	close(sv[0]);
-	return r ? helper_error(e, r, path, errfd) : 0;
+	return r ? helper_error(e, r, path, words) : 0;
 }
 
 int ntr_vmount(const char *path, int *ret_fd, struct ntr_err *e)
@@ -218,34 +117,15 @@ int ntr_vmount(const char *path, int *ret_fd, struct ntr_err *e)
 	return 0;
 }
 
-/* Has a set-uid program unmount. 0, or negative errno. */
-static int detach_by(char *program, char *flags, const char *path)
-{
-	char dashes[] = "--";
-	ntr_autofree char *dir = strdup(path);
-	char *argv[] = {program, flags, dashes, dir, NULL};
-	pid_t pid;
-
-	ntr_autoclose int errfd = memfd_create("ntr-unmount", MFD_CLOEXEC);
-	if (!dir || errfd < 0)
-		return -ENOMEM;
-	int r = spawn_helper(argv, -1, errfd, &pid);
-
-	return r ? r : wait_helper(pid);
-}
-
 int ntr_mount_detach(const char *path)
 {
-	char fusermount[] = "fusermount3", uz[] = "-uz", umount[] = "umount", l[] = "-l";
+	char words[400];
 
 	if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) == 0)
 		return 0;
 	if (geteuid() == 0 || errno != EPERM)
 		return -errno;
-	int r = detach_by(fusermount, uz, path);
-
-	/* It looks in /etc/mtab, which a bare root file system lacks; umount(8) asks the kernel. */
-	return r && detach_by(umount, l, path) ? r : 0;
+	return ntr_fusermount_end(path, true, words, sizeof words);
 }
 
 /* ---- what is mounted ---- */
