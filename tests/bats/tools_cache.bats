@@ -83,7 +83,7 @@ more_files() {
 	ntr fork s a
 	read_all s >one
 	asks_nothing "LOOKUP READ READDIR READDIRPLUS READLINK" read_all a
-	diff one again
+	assert_equal "$(sort -u again)" "$(sort -u one)"
 	run ntr run -s a -- getfattr --only-values -n user.a d1/f1
 	assert_output 1
 }
