@@ -450,12 +450,14 @@ static void put_links(struct hasher *o, const struct stat *st, size_t i)
 	put(o, " =%zu", i);
 }
 
-/* A committed hard link in a directory that an ordinary user has moved: the move is a copy. */
+/* A committed hard link in a directory that an ordinary user has moved: the move is a copy. What `pair` made
+ * is one, too, where it was killed between its link and its unlink. */
 static bool may_be_broken(const char *path)
 {
 	const char *slash = strrchr(path, '/');
+	char first = slash ? slash[1] : path[0];
 
-	return geteuid() && (slash ? slash[1] : path[0]) == 'h';
+	return geteuid() && (first == 'h' || first == 'q');
 }
 
 static void put_mtime(struct hasher *o, const struct stat *st)
