@@ -60,17 +60,27 @@ int ntr_fusermount(const char *dir, const char *opts, int *ret_fd, char *text, s
 	return r;
 }
 
-/* It looks the mount up in /etc/mtab, which a bare root file system lacks; umount(8) asks the kernel. Why
- * that fails, too, is told only if it knows more. */
+/* Is that the reason? It stands at the end; the path before it may have any word in it. */
+static bool says_busy(const char *text)
+{
+	size_t n = strlen(text);
+
+	n -= n && text[n - 1] == '.';
+	return n >= 4 && !strncmp(text + n - 4, "busy", 4);
+}
+
+/* fusermount3 looks the mount up in /etc/mtab, which a bare root file system lacks; umount(8) asks the
+ * kernel. Why that fails, too, is told only if it knows more. */
 static int by_umount(char *where, bool lazy, char *text, size_t size)
 {
 	char umount[] = "umount", l[] = "-l", dashes[] = "--", second[512];
 	char *lazily[] = {umount, l, dashes, where, NULL}, *plainly[] = {umount, dashes, where, NULL};
-	int status, r = ntr_child_run(lazy ? lazily : plainly, -1, NULL, second, sizeof second, &status);
+	int status,
+	        r = ntr_child_run(lazy ? lazily : plainly, -1, "LC_ALL=C", second, sizeof second, &status);
 
 	if (!r && !failed(status))
 		return 0;
-	if (r || !strstr(second, "busy"))
+	if (r || !says_busy(second))
 		return -EPERM;
 	snprintf(text, size, "%s", second);
 	return -EBUSY;
@@ -81,9 +91,16 @@ int ntr_fusermount_end(const char *dir, bool lazy, char *text, size_t size)
 	char fusermount[] = "fusermount3", u[] = "-u", uz[] = "-uz", dashes[] = "--";
 	ntr_autofree char *where = strdup(dir);
 	char *argv[] = {fusermount, lazy ? uz : u, dashes, where, NULL};
-	int status, r = where ? ntr_child_run(argv, -1, NULL, text, size, &status) : -ENOMEM;
+	int status, second, r;
 
-	if (r || !failed(status))
-		return r;
-	return strstr(text, "busy") ? -EBUSY : by_umount(where, lazy, text, size);
+	text[0] = '\0';
+	if (!where)
+		return -ENOMEM;
+	r = ntr_child_run(argv, -1, "LC_ALL=C", text, size, &status);
+	if (!r && !failed(status))
+		return 0;
+	if (!r && !lazy && says_busy(text))
+		return -EBUSY;
+	second = by_umount(where, lazy, text, size);
+	return second == -EPERM && r ? r : second;
 }

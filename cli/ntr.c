@@ -2,6 +2,7 @@
 #include "ntr.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 /* Descriptors 0 to 2 are passed to calls and written to: where the caller closed one, a socket must not take
@@ -20,5 +21,7 @@ static void open_std_fds(void)
 int main(int argc, char **argv)
 {
 	open_std_fds();
+	/* A caller that ignores it would hide how the programs end that are run here. */
+	signal(SIGCHLD, SIG_DFL);
 	return ntr_args_main(argc, argv);
 }

@@ -88,17 +88,12 @@ static int load(struct versions *x, uint64_t off, size_t n)
 	return 0;
 }
 
-static bool is_zero(const uint8_t *p, size_t n)
-{
-	while (n--)
-		if (*p++)
-			return false;
-	return true;
-}
-
+/* A version may end within the sector: the kernel fills its last block with zeros. */
 static bool is_known(const struct versions *x, const uint8_t *p, size_t at, size_t n)
 {
-	if (is_zero(p, n))
+	while (n && !p[n - 1])
+		n--;
+	if (!n)
 		return true;
 	for (size_t i = 0; i < x->n; i++)
 		if (x->v[i].n >= at + n && !memcmp(x->v[i].buf + at, p, n))

@@ -178,6 +178,10 @@ class Recorder:
                 self.h.event("t", path, now, self.at(), content)
         self.run("s", [("z", t(90000)), ("a", t(5000), "sync")])
         self.run("s", [("z", t(10)), ("a", t(), "rename"), ("d/n", None)])
+        # Appends to what was appended to: an older version with zeros behind it is no newer one.
+        self.run("s", [(f"k/{i}", t(40)) for i in range(4)])
+        self.run("s", [(f"k/{i}", t(30), "append") for i in range(4)])
+        self.run("s", [op for i in range(4) for op in ((f"k/{i}", t(20), "append"), (f"l/{i}", t(5), "sync"))])
         # Sizes that the journal has before the data: files that grow, between syncs of others.
         self.run("s", [(f"g/{i}", t(i + 1)) for i in range(12)])
         self.run("s", [op for i in range(12) for op in ((f"g/{i}", t(1000 * i + 600)), (f"h/{i}", t(5), "sync"))])

@@ -222,6 +222,32 @@ static void test_lost_longer(void **state)
 	assert_false(recover(f));
 }
 
+/* An append that was acknowledged is lost, and a later one, or no more than a new time, is there: what an
+ * older version had, and zeros behind it. */
+static void test_lost_append(void **state)
+{
+	struct afixture *f = *state;
+	uint64_t root;
+
+	fill(f);
+	work(f, "for n in t u v w; do echo one >$n; done; head -c 5000 /dev/urandom >long; cp long was");
+	assert_true(afx_absorb(f));
+	work(f, "for n in t u v w; do echo two >>$n; done; head -c 3000 /dev/urandom >>long");
+	assert_true(afx_absorb(f));
+	root = f->fx.head.root;
+	usleep(20000);
+	lose(f, "for n in t u v; do echo one >$n; done; truncate -s 8 t; truncate -s 14 u; truncate -s 9000 "
+	        "v; "
+	        "cat was >long; truncate -s 12000 long; touch w");
+	recover(f);
+	text_is(f, "top/t", "one\ntwo\n");
+	text_is(f, "top/u", "one\ntwo\n");
+	text_is(f, "top/v", "one\ntwo\n");
+	text_is(f, "top/w", "one\ntwo\n");
+	same_content(f, root, "top/long", 1);
+	assert_false(recover(f));
+}
+
 /* Longer by zeros behind all of what was committed: a process made it so, or lost what it appended and no
  * more. */
 static void test_grown(void **state)
@@ -279,6 +305,7 @@ int main(void)
 	        T(work_went_on),
 	        T(lost_data),
 	        T(lost_longer),
+	        T(lost_append),
 	        T(grown),
 	        T(new_data),
 	        T(replaced_by_nothing),

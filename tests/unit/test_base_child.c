@@ -160,14 +160,24 @@ static void test_busy(void **state)
 	be("fusermount3", "echo 'failed to unmount /m: Device or resource busy' >&2; exit 1");
 	assert_int_equal(ntr_fusermount_end("/m", false, text, sizeof text), -EBUSY);
 	calls_are("fusermount3 -u -- /m\n"); /* umount(8) is not asked what cannot be */
+	be("fusermount3", "echo 'entry for /busybox not found in /etc/mtab' >&2; exit 1");
+	be("umount", "[ \"$LC_ALL\" = C ]");
+	assert_int_equal(ntr_fusermount_end("/busybox", false, text, sizeof text), 0);
+	calls_are("fusermount3 -u -- /busybox\numount -- /busybox\n");
 }
 
 static void test_missing(void **state)
 {
+	ntr_autofree char *gone = ntr_sprintf("%s/fusermount3", top), *old = strdup(getenv("PATH"));
 	char text[64] = "";
 	int fd = -1;
 
 	(void)state;
+	assert_int_equal(unlink(gone), 0);
+	be("umount", "exit 0");
+	setenv("PATH", top, 1);
+	assert_int_equal(ntr_fusermount_end("/m", true, text, sizeof text), 0); /* umount(8) alone will do */
+	setenv("PATH", old, 1);
 	setenv("PATH", "/nonexistent", 1);
 	assert_int_equal(ntr_fusermount("/m", "ro", &fd, text, sizeof text), -ENOENT);
 	assert_int_equal(ntr_fusermount_end("/m", false, text, sizeof text), -ENOENT);
