@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -100,4 +101,9 @@ int ntr_child_run(char *const *argv, int pass_fd, const char *env, char *text, s
 		;
 	ntr_last_line(memfd, text, size);
 	return 0;
+}
+
+bool ntr_child_failed(int status)
+{
+	return !WIFEXITED(status) || WEXITSTATUS(status);
 }

@@ -1,9 +1,8 @@
-/* child: programs that are run to their end for what they do (fusermount3, umount), with a clean slate: no
- * descriptor, no blocked or ignored signal of the caller's. */
+/* child: starting programs with a clean slate: no descriptor, no blocked or ignored signal of the caller's;
+ * and running those that are over when they have done what they are for (fusermount3, umount). */
 #ifndef NTR_BASE_CHILD_H
 #define NTR_BASE_CHILD_H
 
-#include <spawn.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/types.h>
@@ -19,5 +18,7 @@ int ntr_child_start(
  * environment. *ret_status as of waitpid; 0 when another thread reaped it: then its work shows. 0 or negative
  * errno when it could not be run (-ENOENT: there is no such program). */
 int ntr_child_run(char *const *argv, int pass_fd, const char *env, char *text, size_t size, int *ret_status);
+/* A status as of waitpid: anything but exit(0). */
+bool ntr_child_failed(int status);
 
 #endif

@@ -133,6 +133,10 @@ int ntr_read_file(int dirfd, const char *path, size_t max, char **ret_data, size
  * without its end; "" where there is none. A warning may precede the reason. */
 void ntr_last_line(int fd, char *text, size_t size);
 
+/* Receives one byte, by recvmsg with flags, and the descriptor (O_CLOEXEC) that may come with it. *ret_fd -1:
+ * none came. 1, 0 at the socket's end, or negative errno; *ret_byte then stays. */
+int ntr_recv_fd(int sock, int flags, char *ret_byte, int *ret_fd);
+
 /* mkdir -p with mode for the folders it makes. 0 or negative errno. */
 int ntr_mkdir_p(const char *path, mode_t mode);
 

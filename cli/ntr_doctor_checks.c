@@ -135,7 +135,7 @@ static void check_fusermount(const char *store, struct ntr_finding *f)
 	f->name = "fusermount3";
 	f->needed = geteuid() != 0;
 	r = ntr_child_run(argv, -1, NULL, text, sizeof text, &status);
-	if (!r && WIFEXITED(status) && !WEXITSTATUS(status)) {
+	if (!r && !ntr_child_failed(status)) {
 		found(f, true, "runs%s", f->needed ? "" : "; root does not need it");
 		return;
 	}

@@ -15,7 +15,10 @@
 
 static int fusermount_missing(const struct ntr_cmd *cmd, int r)
 {
-	return ntr_cmd_die(cmd, r, "install the package fuse3", "cannot run fusermount3: %s", strerror(-r));
+	bool missing = r == -ENOENT || r == -EACCES;
+
+	return ntr_cmd_die(cmd, r, missing ? "install the package fuse3" : NULL, "cannot run fusermount3: %s",
+	        strerror(-r));
 }
 
 /* Mounts at dir. 0 with the descriptor, or the exit status after a complaint. */

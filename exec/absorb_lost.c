@@ -54,13 +54,11 @@ static int add_version(struct ntr_arun *w, struct versions *x, uint64_t root, ui
 }
 
 /* Head's version, those of the commits between it and the base of this upper, and the base's own. */
-static int collect(struct ntr_arun *w, struct versions *x, uint64_t ino, bool older)
+static int collect(struct ntr_arun *w, struct versions *x, uint64_t ino)
 {
 	uint64_t id = w->newer->commit;
 	int r = add_version(w, x, w->head.root, ino);
 
-	if (!older)
-		return r;
 	for (int i = 0; !r && id && i < COMMITS; i++) {
 		struct ntr_commit c;
 
@@ -105,11 +103,14 @@ static bool is_known(const struct versions *x, const uint8_t *p, size_t at, size
  * for a file may have been made longer by much: up to there every byte counts, zeros too. */
 static uint64_t next_data(const struct versions *x, int fd, uint64_t off, uint64_t size)
 {
-	off_t at = off < x->size ? -1 : lseek(fd, (off_t)off, SEEK_DATA);
+	off_t at;
 
-	if (at >= 0)
-		return NTR_MAX(off, (uint64_t)at / BUFFER * BUFFER);
-	return off >= x->size && errno == ENXIO ? size : off;
+	if (off < x->size)
+		return off;
+	at = lseek(fd, (off_t)off, SEEK_DATA);
+	if (at < 0)
+		return errno == ENXIO ? size : off;
+	return NTR_MAX(off, (uint64_t)at / BUFFER * BUFFER);
 }
 
 /* 1: every sector of the window is zero, or as one of the versions has it. */
@@ -157,7 +158,7 @@ int ntr_arun_lost(struct ntr_arun *w, struct ntr_aobj *o, const struct ntr_inode
 	if (r || !in->size || o->st.ctime > was + SETTLED_NS)
 		return r;
 	if (!replaced)
-		r = collect(w, x, in->ino, true);
+		r = collect(w, x, in->ino);
 	if (!r)
 		r = ntr_aobj_open(w, o, &fd);
 	return r ? r : knows_all(x, fd, o->st.size);

@@ -1,4 +1,5 @@
 #include "initlink.h"
+#include "../base/child.h"
 #include "../base/json.h"
 #include "../base/util.h"
 #include "initproto.h"
@@ -8,7 +9,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -30,27 +30,13 @@ struct ntr_initlink {
 	pthread_cond_t cond;
 };
 
-/* The supervisor begins with default signal dispositions, nothing blocked, a session of its own. */
+/* The supervisor has its socket as NTR_INIT_FD, the daemon's stderr, and a session of its own. */
 static int spawn_child(const char *path, int sock, pid_t *ret_pid)
 {
-	char *argv[] = {(char *)(uintptr_t) "ntr-init", NULL};
-	posix_spawn_file_actions_t fa;
-	posix_spawnattr_t at;
-	sigset_t none, all;
-	int r;
+	_Static_assert((int)NTR_INIT_FD == (int)NTR_CHILD_FD, "one descriptor, one number");
+	char arg0[] = "ntr-init", *argv[] = {arg0, NULL};
 
-	sigemptyset(&none);
-	sigfillset(&all);
-	posix_spawn_file_actions_init(&fa);
-	posix_spawnattr_init(&at);
-	posix_spawn_file_actions_adddup2(&fa, sock, NTR_INIT_FD);
-	posix_spawnattr_setsigmask(&at, &none);
-	posix_spawnattr_setsigdefault(&at, &all);
-	posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSID);
-	r = posix_spawn(ret_pid, path, &fa, &at, argv, environ);
-	posix_spawn_file_actions_destroy(&fa);
-	posix_spawnattr_destroy(&at);
-	return -r;
+	return ntr_child_start(path, argv, environ, STDERR_FILENO, sock, true, ret_pid);
 }
 
 int ntr_initlink_spawn(const char *path, struct ntr_initlink **ret, struct ntr_err *e)

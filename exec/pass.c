@@ -32,27 +32,9 @@ static void op_init(void *data, struct fuse_conn_info *conn)
 /* One datagram: its byte, 0 at the end of the socket; *ret_fd: a descriptor that came with it, or -1. */
 static char receive(int *ret_fd)
 {
-	union {
-		char buf[CMSG_SPACE(sizeof(int))];
-		struct cmsghdr align;
-	} ctl;
-	char say = 0;
-	struct iovec iov = {.iov_base = &say, .iov_len = 1};
-	struct msghdr mh = {
-	        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = ctl.buf, .msg_controllen = sizeof ctl.buf};
-	struct cmsghdr *c;
-	ssize_t n;
+	char say;
 
-	*ret_fd = -1;
-	do
-		n = recvmsg(ctl_fd, &mh, MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
-	if (n <= 0)
-		return 0;
-	c = CMSG_FIRSTHDR(&mh);
-	if (c && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
-		memcpy(ret_fd, CMSG_DATA(c), sizeof *ret_fd);
-	return say;
+	return ntr_recv_fd(ctl_fd, 0, &say, ret_fd) > 0 ? say : 0;
 }
 
 static void answer(char c)

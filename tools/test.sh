@@ -35,7 +35,7 @@ fi
 # Which files run as whom. Each is in one of the lists.
 both='slice|mount|history|crash|rename_user|posix|procs'
 by_root='contract|cli_|hooks|bad_(disk|faults|import|upper)|powercut|cache|protocol|cold|ci_recipe'
-by_user='tools_|py|mcp|bad_(common|store|host|names)'
+by_user='tools_|py|mcp|bad_(store|host|names)'
 later='project'
 lists_hold() {
 	local f list n

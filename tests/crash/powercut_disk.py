@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """powercut_disk.py [--seed N] [--cuts N | --all]   (root, /dev/fuse, loop devices, mkfs.ext4)
 
-Power failures of a whole filesystem. A store lies on an ext4 of its own, on a loop device over powercut_disk.c, which records
-what the kernel writes to the disk and when it flushes, and lets some writes take their time (--late). Calls change files, some of them synced by the calls themselves, with
-commits, a fold, a rollback and a fork in between. Then the disk is made as it can look after a cut behind any of its writes:
-everything up to the last flush, and of what came later all, nothing, or any part, torn in units of 4 KiB or 512 bytes.
+Power failures of a whole filesystem. A store lies on an ext4 of its own, on a loop device over powercut_disk.c, which
+records what the kernel writes to the disk and when it flushes, and lets some writes take their time (--late). Calls change
+files, some of them synced by the calls themselves, with commits, a fold, a rollback and a fork in between. Then the disk is
+made as it can look after a cut behind any of its writes: everything up to the last flush, and of what came later all,
+nothing, or any part, torn in units of 4 KiB or 512 bytes.
 The kernel mounts it (and replays its own journal), under another boot id, and
 
   * every acknowledged commit is in its session's history, whole (fsck), and nothing says damage;
@@ -84,8 +85,11 @@ class Recorder:
                 break
             time.sleep(0.05)
         # Direct: the loop device then has many requests under way at once, which may overtake each other.
-        self.loop = sh("losetup", "--direct-io=on", "--show", "-f", os.path.join(self.fuse, "disk")).stdout.strip()
-        sh("mount", "-o", "noatime", self.loop, self.mnt)
+        loop = sh("losetup", "--direct-io=on", "--show", "-f", os.path.join(self.fuse, "disk")).stdout.strip()
+        try:
+            sh("mount", "-o", "noatime", loop, self.mnt)
+        finally:
+            sh("losetup", "-d", loop)  # it goes when nothing has it mounted any more
         self.w = World(top, self.mnt)
 
     def at(self):
@@ -94,7 +98,6 @@ class Recorder:
     def close(self):
         self.w.ntr("daemon", "stop", check=False)
         sh("umount", "-l", self.mnt, check=False)
-        sh("losetup", "-d", self.loop, check=False)
         for _ in range(50):
             if not sh("losetup", "-j", os.path.join(self.fuse, "disk"), check=False).stdout:
                 break

@@ -115,30 +115,30 @@ static void expect_relative(const char *path, const char *want)
 {
 	ntr_autofree char *got = NULL;
 
-	assert_int_equal(ntrd_path_relative("/work/space", path, &got), 0);
+	assert_int_equal(ntrd_path_relative("/srv/space", path, &got), 0);
 	assert_string_equal(got, want);
 }
 
 static void test_relative(void **state)
 {
 	static const char *const outside[] = {
-	        "/", "/work", "/work/spaces", "/work/space/../x", "..", "a/..", "/etc/passwd"};
+	        "/", "/srv", "/srv/spaces", "/srv/space/../x", "..", "a/..", "/etc/passwd"};
 	char *got = NULL;
 
 	(void)state;
 	expect_relative("a/b", "a/b");
 	expect_relative("./a//b/.", "a/b");
 	expect_relative("a/b/", "a/b");
-	expect_relative("/work/space/a", "a");
-	expect_relative("/work/space//a/", "a");
-	expect_relative("/work/space", "");
-	expect_relative("/work/space/", "");
+	expect_relative("/srv/space/a", "a");
+	expect_relative("/srv/space//a/", "a");
+	expect_relative("/srv/space", "");
+	expect_relative("/srv/space/", "");
 	expect_relative(".", "");
 	expect_relative("", "");
 	expect_relative("...", "...");
 	expect_relative("..a", "..a");
 	for (size_t i = 0; i < NTR_COUNT(outside); i++)
-		assert_int_equal(ntrd_path_relative("/work/space", outside[i], &got), -EINVAL);
+		assert_int_equal(ntrd_path_relative("/srv/space", outside[i], &got), -EINVAL);
 }
 
 static struct ntr_diff_entry entry(const char *path, enum ntr_diff_kind kind)
